@@ -1,0 +1,158 @@
+"""What the store asks of a database. A backend keeps and finds; it decides nothing.
+
+A read transaction has no method that writes: read-only is a type. All methods of one transaction see one
+snapshot. Streams are addressed by the number that the database gave them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from cpstore.model.entry import Entry, StreamId, StreamKind
+    from cpstore.snapshot.records import Segment, SegmentHead
+
+
+@attrs.frozen
+class StoreFacts:
+    """What the database says about itself: its signed name, its format, the zero of its stored times (µs UTC)."""
+
+    origin: str
+    format: int
+    epoch: int
+
+
+@attrs.frozen
+class Position:
+    """Where a stream and the log stand: what a write compares with what it was prepared against.
+
+    ``seq`` is 0 and ``signature`` empty for a stream without entries. ``size`` and ``frontier`` are the log's
+    number of leaves and its packed Merkle frontier.
+    """
+
+    seq: int
+    signature: bytes
+    size: int
+    frontier: bytes
+
+
+class Reader(Protocol):
+    """One read transaction."""
+
+    def facts(self) -> StoreFacts: ...
+    def stream(self, stream: StreamId) -> int | None: ...
+    def streams(self, kind: StreamKind, namespace: str | None = None) -> Iterator[tuple[int, StreamId]]:
+        """Yield number and name of the streams of a kind, by namespace and name."""
+        ...
+
+    def last(self, stream: int) -> Entry | None: ...
+    def entry(self, stream: int, seq: int) -> Entry | None: ...
+    def entries(self, stream: int, first: int, last: int, *, newest_first: bool = False) -> Iterator[Entry]:
+        """Yield the entries with first <= seq <= last, lazily, a page of rows at a time."""
+        ...
+
+    def revision(self, stream: int, revision: int) -> Entry | None:
+        """Return the entry that made a revision, in O(log n) look-ups by primary key."""
+        ...
+
+    def segments(self, stream: int, since: int = 0) -> list[SegmentHead]:
+        """Return the sealed segments that end at or after the seq ``since``, oldest first, without frames."""
+        ...
+
+    def last_segment(self, stream: int) -> SegmentHead | None: ...
+    def segment(self, stream: int, first: int) -> Segment | None: ...
+    def tail(self, stream: int) -> list[tuple[int, bytes]]:
+        """Return (seq, block) of all entries that are not in a sealed segment, in order."""
+        ...
+
+    def blobs(self, namespace: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (content digest, frame) of all shared values of a namespace."""
+        ...
+
+    def keys(self, stream: int) -> Iterator[tuple[str, int]]:
+        """Yield (idempotency key, seq) of a stream."""
+        ...
+
+    def strays(self, streams: set[int]) -> Iterator[str]:
+        """Describe stored bytes that belong to no entry of the given streams."""
+        ...
+
+    def integrity(self) -> list[str]:
+        """Return what the database engine itself finds wrong, empty if nothing."""
+        ...
+
+    def blob(self, namespace: str, content: bytes) -> bytes | None:
+        """Return the frame stored for a content digest."""
+        ...
+
+    def landed(self, stream: int, key: str) -> int | None:
+        """Return the seq of the entry that was written under an idempotency key."""
+        ...
+
+    def log(self) -> tuple[int, bytes]: ...
+    def leaves(self) -> Iterator[tuple[int, Entry]]:
+        """Yield (stream number, entry) of the whole store in the order of the log."""
+        ...
+
+    def notes(self) -> Iterator[tuple[int, bytes]]:
+        """Yield (size, text) of the stored head notes, smallest first."""
+        ...
+
+    def last_note(self) -> tuple[int, bytes] | None: ...
+
+
+class Writer(Reader, Protocol):
+    """One write transaction: everything in it is committed, or nothing."""
+
+    def position(self, stream: int | None) -> Position:
+        """Return where a stream and the log stand, in one statement. None: a stream that does not exist yet."""
+        ...
+
+    def add_stream(self, stream: StreamId) -> int: ...
+    def add_entry(self, stream: int, entry: Entry) -> None: ...
+    def add_block(self, stream: int, seq: int, block: bytes) -> None: ...
+    def add_segment(self, stream: int, segment: Segment) -> None:
+        """Store a sealed segment and drop the blocks of the tail that it covers."""
+        ...
+
+    def add_blob(self, namespace: str, content: bytes, frame: bytes) -> bool:
+        """Store a frame under its content digest; False if that content is there already (the frame is kept)."""
+        ...
+
+    def add_key(self, stream: int, key: str, seq: int) -> None: ...
+    def set_log(self, size: int, frontier: bytes) -> None: ...
+    def add_note(self, size: int, text: bytes) -> None: ...
+
+
+class Backend(Protocol):
+    """A database that holds one store."""
+
+    @property
+    def target(self) -> str:
+        """The path or address, for messages."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """The database engine's version, and whether it is sound."""
+        ...
+
+    def stats(self) -> dict[str, int]:
+        """Return bytes and counts by what they are for."""
+        ...
+
+    def read(self) -> AbstractContextManager[Reader]: ...
+    def write(self, timeout: float | None = None) -> AbstractContextManager[Writer]:
+        """Open a write transaction, committed when the block ends normally, rolled back otherwise.
+
+        ``timeout`` is in seconds; None waits as long as the backend was opened with. Raises BusyError, with the
+        holder's name where it is known, StorageError, SchemaTooNewError.
+        """
+        ...
+
+    def close(self) -> None: ...

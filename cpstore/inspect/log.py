@@ -1,0 +1,108 @@
+"""Revisions, newest first, and how lineages fork from each other."""
+
+from __future__ import annotations
+
+import argparse  # noqa: TC003
+from typing import TYPE_CHECKING, Any
+
+from cpstore.inspect import facts
+from cpstore.inspect.exits import GOOD
+from cpstore.inspect.render import moment, say, table, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cpstore.inspect.open import Asked
+
+LIMIT = 50
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Define the arguments."""
+    parser.add_argument("lineage", nargs="?", metavar="LINEAGE", help="only this one (default: all of the namespace)")
+    parser.add_argument("--graph", action="store_true", help="draw forks where they leave their parent")
+    parser.add_argument(
+        "--limit", type=facts.limit_of, default=LIMIT, metavar="N", help=f"revisions a lineage (default {LIMIT}, 0: all)"
+    )
+
+
+def answer(asked: Asked) -> tuple[dict[str, Any], int]:
+    """Return the newest revisions of each lineage, and how many older ones there are."""
+    args = asked.args
+    chosen = [args.lineage] if args.lineage else [name for _, name in facts.names(asked.store, asked.namespace)]
+    lineages = []
+    for name in chosen:
+        handle = asked.store.lineage(name, namespace=asked.namespace)
+        handle.head()
+        revisions = [facts.header(found) for found in handle.history(limit=args.limit or None)]
+        lineages.append({"lineage": name, "revisions": revisions, "older": revisions[-1]["revision"] - 1})
+    return {"namespace": asked.namespace, "graph": args.graph, "lineages": lineages}, GOOD
+
+
+def show(value: dict[str, Any]) -> None:
+    """Print it."""
+    if not value["lineages"]:
+        say("no lineages in this namespace")
+    elif value["graph"]:
+        say(*graph(value["lineages"]))
+    else:
+        for at, line in enumerate(value["lineages"]):
+            say(*([""] if at else []), visible(line["lineage"]))
+            table(
+                ("rev", "step", "when", "kind", "by", "notes"), [_row(found) for found in line["revisions"]], right=("rev", "step")
+            )
+            if line["older"]:
+                say(f"… {line['older']} older, --limit 0 shows all")
+
+
+def graph(lineages: list[dict[str, Any]]) -> Iterator[str]:
+    """Draw lineages newest first; a fork is drawn above the revision it left, and joins it."""
+    known = {line["lineage"]: line for line in lineages}
+    forks: dict[str, list[tuple[int, str]]] = {}
+    roots = []
+    for name, line in known.items():
+        parent = _parent(line)
+        if parent is not None and parent["lineage"] in known and parent["lineage"] != name:
+            forks.setdefault(parent["lineage"], []).append((parent["revision"], name))
+        else:
+            roots.append(name)
+    for at, name in enumerate(roots):
+        if at:
+            yield ""
+        yield from _drawn(name, known, forks, "")
+
+
+def _drawn(name: str, known: dict[str, Any], forks: dict[str, list[tuple[int, str]]], left: str) -> Iterator[str]:
+    line = known[name]
+    children = sorted(forks.get(name, []), reverse=True)
+    yield f"{left}{visible(name)}"
+    for found in line["revisions"]:
+        while children and children[0][0] >= found["revision"]:
+            yield from _drawn(children.pop(0)[1], known, forks, left + "│ ")
+            yield f"{left}├─╯"
+        yield f"{left}● {found['revision']}  {'  '.join(part for part in _row(found)[1:] if part)}"
+    for _, child in children:
+        yield from _drawn(child, known, forks, left + "│ ")
+        yield f"{left}├─╯"
+    if line["older"]:
+        yield f"{left}┆ {line['older']} older"
+
+
+def _parent(line: dict[str, Any]) -> dict[str, Any] | None:
+    oldest = line["revisions"][-1]
+    parent: dict[str, Any] | None = oldest["parent"]
+    return parent
+
+
+def _row(found: dict[str, Any]) -> tuple[str, ...]:
+    notes = []
+    if found["parent"]:
+        notes.append(f"of {visible(found['parent']['lineage'])}@{found['parent']['revision']}")
+    if found["changes_glossary"]:
+        notes.append("changes the glossary")
+    if found["key"] is not None:
+        notes.append(f"key {visible(found['key'])}")
+    return (
+        str(found["revision"]), str(found["step"]), moment(found["time"]), found["kind"], visible(found["actor"]),
+        ", ".join(notes),
+    )

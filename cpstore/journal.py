@@ -1,0 +1,240 @@
+"""The journal: entries signed and chained, and the log over all of them. One place for every kind of stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cpstore.digest import Frontier, digest, leaf_hash
+from cpstore.errors import CorruptError, NotFoundError, SignatureError
+from cpstore.model.entry import Entry, Kind, StreamId, StreamKind, link_of
+from cpstore.signing.envelope import leaf_data, pae
+from cpstore.signing.note import sign_head
+from cpstore.snapshot.packs import packs
+from cpstore.snapshot.source import Source
+from cpstore.snapshot.state import States
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    from cpstore.backends.port import Backend, Reader, Writer
+    from cpstore.signing.keyring import Keyring
+    from cpstore.signing.keys import Signer
+    from cpstore.snapshot.records import Segment, SegmentHead
+    from cpstore.snapshot.writer import Addition
+
+NOTE_EVERY = 1000
+"""Entries after which the log's head is signed anew."""
+
+
+class Journal:
+    """Signs entries, appends them, and verifies those that are read."""
+
+    def __init__(
+        self, backend: Backend, signer: Signer | None, keyring: Keyring, clock: Callable[[], int], actor: str
+    ) -> None:
+        self.backend = backend
+        self.keyring = keyring
+        self.clock = clock
+        self.actor = actor
+        self._signer = signer
+        with backend.read() as tx:
+            self.origin = tx.facts().origin
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def sign(
+        self,
+        stream: StreamId,
+        last: Entry | None,
+        kind: Kind,
+        addition: Addition,
+        *,
+        revision: int,
+        step: int,
+        term: int,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Entry:
+        """Return the signed entry that follows ``last``."""
+        if self._signer is None:
+            raise SignatureError("this store was opened without a key to sign with; open it with signer=")
+        prev, time = link_of(last), self.clock()
+        entry = Entry(
+            stream=stream,
+            seq=addition.seq,
+            kind=kind,
+            revision=revision,
+            step=step,
+            time=time,
+            actor=self.actor,
+            writer=self._signer.writer,
+            term=term,
+            state=addition.state,
+            packs=packs(prev, time, addition.segments, addition.blocks),
+            detail=detail,
+        )
+        return entry.signed(self._signer.sign(pae(entry.body(self.origin, prev))))
+
+    def append(self, tx: Writer, number: int, entry: Entry, last: Entry | None, addition: Addition) -> Entry:
+        """Write an entry with all it adds. The caller has compared the stream's position with ``last``."""
+        size, packed = tx.log()
+        frontier = _frontier(size, packed)
+        if size and size % NOTE_EVERY == 0:
+            self._note(tx, frontier)
+        frontier.append(self.leaf(entry, link_of(last)))
+        entry = entry.at_leaf(size)
+        tx.add_entry(number, entry)
+        for content, frame in addition.blobs.items():
+            if not tx.add_blob(entry.stream.namespace, content, frame) and tx.blob(
+                entry.stream.namespace, content
+            ) not in (frame, None):
+                raise CorruptError("the same value was shared just now with other bytes; repeat the call")
+        if addition.segment is not None:
+            tx.add_segment(number, addition.segment)
+        elif addition.block is not None:
+            tx.add_block(number, entry.seq, addition.block)
+        tx.set_log(frontier.size, frontier.pack())
+        return entry
+
+    def note(self) -> bytes | None:
+        """Sign the head of the log as it is now, and keep the note. None where there is nothing to sign."""
+        if self._signer is None:
+            return None
+        with self.backend.read() as tx:
+            size, _ = tx.log()
+            newest = tx.last_note()
+        if not size or (newest is not None and newest[0] >= size):
+            return None if newest is None else newest[1]
+        with self.backend.write() as writer:
+            return self._note(writer, _frontier(*writer.log()))
+
+    def _note(self, tx: Writer, frontier: Frontier) -> bytes | None:
+        newest = tx.last_note()
+        if self._signer is None or (newest is not None and newest[0] >= frontier.size):
+            return None
+        text = sign_head(self._signer, self.origin, frontier.size, frontier.root())
+        tx.add_note(frontier.size, text)
+        return text
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def digest(self, entry: Entry, prev: bytes) -> bytes:
+        """Return the SHA-256 of the bytes that an entry signs: its name outside the store."""
+        return digest(pae(entry.body(self.origin, prev)))
+
+    def leaf(self, entry: Entry, prev: bytes) -> bytes:
+        """Return the entry's leaf hash in the log."""
+        return leaf_hash(leaf_data(pae(entry.body(self.origin, prev)), entry.signature, entry.writer))
+
+    def verify(self, entry: Entry, before: Entry | None) -> None:
+        """Check one entry's signature and its link. Raises SignatureError."""
+        self.keyring.verify(entry.writer, entry.signature, pae(entry.body(self.origin, link_of(before))))
+
+
+class Reading:
+    """One read transaction over verified entries and authenticated bytes. Opened when first asked, then closed."""
+
+    def __init__(self, journal: Journal, namespace: str) -> None:
+        self.journal = journal
+        self.namespace = namespace
+        self._manager: Any = None
+        self._tx: Reader | None = None
+        self._sources: dict[StreamId, Source] = {}
+
+    def __enter__(self) -> Reading:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sources = {}
+        self._tx = None
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            manager.__exit__(kind, error, trace)
+
+    @property
+    def tx(self) -> Reader:
+        """The transaction, begun now if it was not."""
+        if self._tx is None:
+            self._manager = self.journal.backend.read()
+            self._tx = self._manager.__enter__()
+        return self._tx
+
+    def entry(self, number: int, seq: int) -> Entry:
+        """Return an entry whose signature was checked. Raises CorruptError, SignatureError."""
+        entry = self.tx.entry(number, seq)
+        if entry is None:
+            raise CorruptError(f"entry {seq} is missing from its stream; run verify")
+        return self.checked(number, entry)
+
+    def checked(self, number: int, entry: Entry) -> Entry:
+        """Check an entry's signature against the entry before it."""
+        before = self.tx.entry(number, entry.seq - 1) if entry.seq > 1 else None
+        if entry.seq > 1 and before is None:
+            raise CorruptError(f"{entry.stream}: entry {entry.seq - 1} is missing; run verify")
+        self.journal.verify(entry, before)
+        return entry
+
+    def last(self, stream: StreamId) -> tuple[int, Entry] | None:
+        """Return number and newest entry of a stream, verified; None if there is no such stream."""
+        number = self.tx.stream(stream)
+        entry = None if number is None else self.tx.last(number)
+        if number is None:
+            return None
+        if entry is None:
+            raise CorruptError(f"{stream}: the stream has no entries; run verify")
+        return number, self.checked(number, entry)
+
+    def source(self, stream: StreamId) -> Source:
+        """Return the authenticated bytes of a stream. Raises NotFoundError, CorruptError, SignatureError."""
+        if stream not in self._sources:
+            found = self.last(stream)
+            if found is None:
+                raise NotFoundError(f"{stream} does not exist")
+            number, entry = found
+            source = Source(_Strand(self.tx, number), str(stream))
+            before = self.tx.entry(number, entry.seq - 1) if entry.seq > 1 else None
+            source.authenticate(entry.packs, link_of(before), entry.time)
+            if source.end != entry.seq + 1:
+                raise CorruptError(f"{stream}: bytes for {source.end - 1} entries, but {entry.seq} entries; run verify")
+            self._sources[stream] = source
+        return self._sources[stream]
+
+    def states(self, stream: StreamId) -> States:
+        """Return what reads the states of a lineage."""
+        return States(self.source(stream), self._foreign, self.blob)
+
+    def blob(self, content: bytes) -> bytes | None:
+        """Return the stored frame of a shared value."""
+        return self.tx.blob(self.namespace, content)
+
+    def _foreign(self, name: str, incarnation: int) -> Source:
+        return self.source(StreamId(self.namespace, StreamKind.LINEAGE, name, incarnation))
+
+
+class _Strand:
+    """A stream's bytes in a read transaction."""
+
+    def __init__(self, tx: Reader, number: int) -> None:
+        self._tx = tx
+        self._number = number
+
+    def tail(self) -> list[tuple[int, bytes]]:
+        return self._tx.tail(self._number)
+
+    def last_segment(self) -> SegmentHead | None:
+        return self._tx.last_segment(self._number)
+
+    def segments(self, since: int) -> list[SegmentHead]:
+        return self._tx.segments(self._number, since)
+
+    def segment(self, first: int) -> Segment | None:
+        return self._tx.segment(self._number, first)
+
+
+def _frontier(size: int, packed: bytes) -> Frontier:
+    try:
+        return Frontier.unpack(size, packed)
+    except ValueError as error:
+        raise CorruptError(f"the log's Merkle frontier is broken: {error}; run verify") from error

@@ -1,0 +1,7 @@
+"""One line of checkpoints of one agent's task: handles, edits, and what is kept open between two acts."""
+
+from cpstore.lineage.edit import Edit
+from cpstore.lineage.handle import MAX_STATE_BYTES, Lineage
+from cpstore.lineage.opened import CACHE_BYTES, OpenLineages
+
+__all__ = ["CACHE_BYTES", "MAX_STATE_BYTES", "Edit", "Lineage", "OpenLineages"]

@@ -1,0 +1,92 @@
+"""Verified headers of a lineage: one revision, a page of history, the glossary at an entry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cpstore.errors import CorruptError, NotFoundError
+from cpstore.model.checkpoint import Checkpoint
+from cpstore.model.entry import link_of
+from cpstore.model.glossary import Change, Glossary
+from cpstore.rules.glossary import apply, in_force
+
+if TYPE_CHECKING:
+    from cpstore.journal import Reading
+    from cpstore.model.entry import Entry, StreamId
+
+
+def find(reading: Reading, stream: StreamId, revision: int | None) -> tuple[int, Entry, Entry]:
+    """Return (stream number, newest entry, the entry that made the revision), verified.
+
+    Raises NotFoundError, saying which revisions there are.
+    """
+    found = reading.last(stream)
+    if found is None:
+        raise NotFoundError(
+            f"lineage {stream.name!r} does not exist in namespace {stream.namespace!r}; commit to it first"
+        )
+    number, last = found
+    wanted = last.revision if revision is None else revision
+    if type(wanted) is not int or not 1 <= wanted <= last.revision:
+        raise NotFoundError(f"lineage {stream.name!r} has the revisions 1 to {last.revision}, not {revision!r}")
+    if wanted == last.revision and last.kind.makes_revision:
+        return number, last, last
+    entry = reading.tx.revision(number, wanted)
+    if entry is None:
+        raise CorruptError(f"{stream}: revision {wanted} is missing; run verify")
+    return number, last, reading.checked(number, entry)
+
+
+def header(reading: Reading, number: int, entry: Entry) -> Checkpoint:
+    """Return a verified entry as it is shown."""
+    before = reading.tx.entry(number, entry.seq - 1) if entry.seq > 1 else None
+    return shown(reading, entry, before)
+
+
+def shown(reading: Reading, entry: Entry, before: Entry | None) -> Checkpoint:
+    """Return an entry as it is shown; ``before`` is the one it follows."""
+    return Checkpoint.of(entry, reading.journal.digest(entry, link_of(before)))
+
+
+def page(reading: Reading, number: int, stream: StreamId, top: int, count: int) -> list[Checkpoint]:
+    """Return up to ``count`` headers from revision ``top`` down, each signature and link checked."""
+    newest = reading.tx.revision(number, top)
+    if newest is None:
+        raise CorruptError(f"{stream}: revision {top} is missing; run verify")
+    found: list[Checkpoint] = []
+    later: Entry | None = None
+    for entry in reading.tx.entries(number, 1, newest.seq, newest_first=True):
+        if later is not None:
+            if entry.seq != later.seq - 1:
+                break
+            _take(reading, later, entry, found)
+        if len(found) == count:
+            return found
+        later = entry
+    if later is None or later.seq != 1:
+        raise CorruptError(f"{stream}: entries are missing before entry {later.seq if later else 0}; run verify")
+    _take(reading, later, None, found)
+    return found
+
+
+def _take(reading: Reading, entry: Entry, before: Entry | None, found: list[Checkpoint]) -> None:
+    reading.journal.verify(entry, before)
+    if entry.kind.makes_revision:
+        found.append(shown(reading, entry, before))
+
+
+def glossary_at(reading: Reading, number: int, entry: Entry) -> Glossary:
+    """Fold the chain of glossary changes that ends at an entry: what holds for commits of its step."""
+    chain: list[tuple[Entry, Change]] = []
+    seq = entry.term
+    while seq:
+        changed = entry if entry.seq == seq else reading.entry(number, seq)
+        detail = changed.detail or {}
+        if "glossary" not in detail or (chain and seq >= chain[-1][0].seq):
+            raise CorruptError(f"{entry.stream}: entry {seq} is said to change the glossary, but does not; run verify")
+        chain.append((changed, Change.from_value(detail["glossary"])))
+        seq = detail.get("previousTerm", 0)
+    held = Glossary(())
+    for changed, change in reversed(chain):
+        held = apply(held, change, changed.step)
+    return in_force(held, entry.step)

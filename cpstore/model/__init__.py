@@ -1,0 +1,1 @@
+"""Records, one concept a module."""

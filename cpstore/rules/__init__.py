@@ -1,0 +1,1 @@
+"""Pure decisions: facts and a command in, a plan or an error out."""

@@ -1,0 +1,279 @@
+"""The bytes of one stream, read only after they were compared with what was signed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import msgspec
+
+from cpstore.errors import CorruptError
+from cpstore.snapshot.frames import decompress, decompress_tail
+from cpstore.snapshot.packs import BlocksDigest, packs, segments_frontier, segments_root
+from cpstore.snapshot.records import BASE, Record
+from cpstore.snapshot.values import array_header
+
+if TYPE_CHECKING:
+    from cpstore.snapshot.records import SegmentHead, Strand
+
+
+class Part(msgspec.Struct, array_like=True, frozen=True):
+    """Items of one log inside a segment: ``count`` from number ``first``, ``size`` bytes."""
+
+    lid: int
+    first: int
+    count: int
+    size: int
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Encoded list items, joined."""
+
+    count: int
+    body: bytes
+
+
+_parts = msgspec.msgpack.Decoder(list[Part]).decode
+_sealed = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
+_open = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw, list[tuple[int, int, list[msgspec.Raw]]]]]).decode
+_raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+class Source:
+    """One stream's records and items. ``where`` names the stream in errors.
+
+    Nothing is decompressed before ``authenticate`` has succeeded.
+    """
+
+    def __init__(self, strand: Strand, where: str) -> None:
+        self.where = where
+        self.last = strand.last_segment()
+        self.blocks = strand.tail()
+        self._strand = strand
+        self._trusted = False
+        self._heads: list[SegmentHead] = []
+        self._plain: dict[int, tuple[bytes, dict[int, tuple[Part, bytes]]]] = {}
+        self._records: list[Record] | None = None
+        self._tail_logs: list[dict[int, tuple[int, list[bytes]]]] = []
+        self._tail_items: dict[int, tuple[int, list[bytes]]] = {}
+        start = self.open_first
+        if [seq for seq, _ in self.blocks] != list(range(start, start + len(self.blocks))):
+            raise CorruptError(f"{where}: the open segment does not follow the sealed ones, or has a gap")
+
+    @property
+    def open_first(self) -> int:
+        """The seq of the first record that is not sealed."""
+        return 1 if self.last is None else self.last.end
+
+    @property
+    def end(self) -> int:
+        """The seq after the last record."""
+        return self.open_first + len(self.blocks)
+
+    def authenticate(self, signed: bytes, prev: bytes, time: int) -> None:
+        """Compare all stored bytes with the ``packs`` of the stream's newest, verified entry. Raises CorruptError."""
+        blocks = BlocksDigest(block for _, block in self.blocks).digest()
+        if packs(prev, time, segments_root(self.last), blocks) != signed:
+            raise CorruptError(
+                f"{self.where}: the stored bytes are not those that were signed; run verify to see which revisions"
+            )
+        self._trusted = True
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    def records(self, first: int, last: int) -> list[Record]:
+        """Return the records of the entries ``first`` to ``last``."""
+        found: list[Record] = []
+        if first < self.open_first:
+            for head in self.heads(first):
+                if head.first <= last:
+                    found += [record for record in self._ops(head) if first <= record.seq <= last]
+        found += [record for record in self._opened() if first <= record.seq <= last]
+        if len(found) != last - first + 1:
+            raise CorruptError(f"{self.where}: entries {first} to {last} have {len(found)} records")
+        return found
+
+    def base(self, seq: int) -> int:
+        """Return the seq of the newest base at or before ``seq``."""
+        for record in reversed(self._opened()):
+            if record.seq <= seq and record.kind == BASE:
+                return record.seq
+        hint = self.last.base if self.last is not None else 0
+        while hint > seq:
+            head = self._head_of(seq)
+            bases = [record.seq for record in self._ops(head) if record.seq <= seq and record.kind == BASE]
+            if bases:
+                return bases[-1]
+            earlier = self.heads(head.first - 1) if head.first > 1 else []
+            before = [other for other in earlier if other.end == head.first]
+            hint, seq = (before[0].base, before[0].end - 1) if before else (0, 0)
+        if hint < 1:
+            raise CorruptError(f"{self.where}: no base is stored for entry {seq}")
+        return hint
+
+    # --- items -----------------------------------------------------------------------------------------------
+
+    def chunks(self, lid: int, start: int, count: int, hint: int) -> list[Chunk]:
+        """Return the items ``start`` to ``start + count - 1`` of a log, as joined encodings in order."""
+        found: list[Chunk] = []
+        want, end = start, start + count
+        if hint < self.open_first:
+            for head in self.heads(hint):
+                part = self.part(head, lid)
+                if want < end and part is not None and part.first <= want < part.first + part.count:
+                    take = min(end, part.first + part.count)
+                    body = self._items(head)[lid][1]
+                    whole = want == part.first and take == part.first + part.count
+                    found.append(Chunk(take - want, body if whole else _cut(body, part, want, take)))
+                    want = take
+        self._opened()
+        if want < end and lid in self._tail_items:
+            first, items = self._tail_items[lid]
+            if first <= want and end <= first + len(items):
+                found.append(Chunk(end - want, b"".join(items[want - first : end - first])))
+                want = end
+        if want != end:
+            raise CorruptError(f"{self.where}: items {want} to {end - 1} of list {lid} are not stored")
+        return found
+
+    def logged(self, first: int, last: int) -> dict[int, tuple[int, list[bytes]]]:
+        """Return the items that the entries of the segments touching ``first`` to ``last`` logged, by log."""
+        logged: dict[int, tuple[int, list[bytes]]] = {}
+        if first < self.open_first:
+            for head in self.heads(first):
+                if head.first <= last:
+                    for lid, (part, body) in self._items(head).items():
+                        items = [bytes(raw) for raw in _raws(array_header(part.count) + body)]
+                        _join(logged, lid, part.first, items)
+        if last >= self.open_first:
+            self._opened()
+            for lid, (number, items) in self._tail_items.items():
+                _join(logged, lid, number, items)
+        return logged
+
+    def segment_end(self, seq: int) -> int:
+        """Return the seq after the segment that holds ``seq``, sealed or open."""
+        return self.end if seq >= self.open_first else self._head_of(seq).end
+
+    def drop_plain(self) -> None:
+        """Let go of decompressed segments: they can be read again."""
+        self._plain.clear()
+
+    def items_of(self, seq: int) -> dict[int, tuple[int, list[bytes]]]:
+        """Return the items that one entry of the open segment logged."""
+        self._opened()
+        return self._tail_logs[seq - self.open_first]
+
+    # --- segments --------------------------------------------------------------------------------------------
+
+    def heads(self, since: int) -> list[SegmentHead]:
+        """Return the sealed segments that end after ``since``, their digests checked against the signed root."""
+        if not self._trusted:
+            raise CorruptError(f"{self.where}: not authenticated")
+        if not self._heads or self._heads[0].first > since:
+            heads = self._strand.segments(since)
+            if heads and heads[0].index:
+                heads = self._strand.segments(heads[0].first - 1)
+            self._check(heads)
+            self._heads = heads
+        return [head for head in self._heads if head.end > since]
+
+    def _check(self, heads: list[SegmentHead]) -> None:
+        if self.last is None or not heads:
+            raise CorruptError(f"{self.where}: its sealed segments are missing")
+        frontier = segments_frontier(None)
+        at, index = 1, 0
+        if heads[0].index:  # the one before what was asked for: its frontier is vouched for by the final root
+            frontier = segments_frontier(heads[0])
+            at, index = heads[0].end, heads[0].index + 1
+            heads = heads[1:]
+        for head in heads:
+            if (head.first, head.index) != (at, index):
+                raise CorruptError(f"{self.where}: the sealed segments have a gap before entry {head.first}")
+            frontier.append(head.digest)
+            at, index = head.end, index + 1
+        if frontier.root() != segments_root(self.last) or index != self.last.index + 1:
+            raise CorruptError(f"{self.where}: the digests of the sealed segments are not those that were signed")
+
+    def _head_of(self, seq: int) -> SegmentHead:
+        for head in self.heads(seq):
+            if head.first <= seq:
+                return head
+        raise CorruptError(f"{self.where}: no sealed segment holds entry {seq}")
+
+    def part(self, head: SegmentHead, lid: int) -> Part | None:
+        """Return what a segment holds of a log, without reading its frames."""
+        for part in self._listed(head):
+            if part.lid == lid:
+                return part
+        return None
+
+    def _listed(self, head: SegmentHead) -> list[Part]:
+        try:
+            return _parts(head.parts)
+        except msgspec.MsgspecError as error:
+            raise CorruptError(f"{self.where}: the content list of the segment at {head.first} is broken") from error
+
+    def _open_segment(self, head: SegmentHead) -> tuple[bytes, dict[int, tuple[Part, bytes]]]:
+        if head.first not in self._plain:
+            segment = self._strand.segment(head.first)
+            if segment is None:
+                raise CorruptError(f"{self.where}: the segment at entry {head.first} is missing")
+            ops, items = segment.ops, segment.items
+            if attrs.evolve(segment, head=head).recompute() != head.digest:
+                raise CorruptError(
+                    f"{self.where}: entries {head.first} to {head.end - 1} are damaged: their stored bytes are not "
+                    "those that were signed"
+                )
+            plain = decompress(items)
+            logs: dict[int, tuple[Part, bytes]] = {}
+            at = 0
+            for part in self._listed(head):
+                logs[part.lid] = (part, plain if part.size == len(plain) else plain[at : at + part.size])
+                at += part.size
+            if at != len(plain):
+                raise CorruptError(f"{self.where}: the segment at entry {head.first} has items nobody lists")
+            self._plain[head.first] = (ops, logs)
+        return self._plain[head.first]
+
+    def _items(self, head: SegmentHead) -> dict[int, tuple[Part, bytes]]:
+        return self._open_segment(head)[1]
+
+    def _ops(self, head: SegmentHead) -> list[Record]:
+        try:
+            raws = _sealed(decompress(self._open_segment(head)[0]))
+        except msgspec.MsgspecError as error:
+            raise CorruptError(f"{self.where}: the segment at entry {head.first} cannot be read: {error}") from error
+        if len(raws) != head.count:
+            raise CorruptError(f"{self.where}: the segment at entry {head.first} has {len(raws)} records")
+        return [Record(head.first + at, kind, payload) for at, (kind, payload) in enumerate(raws)]
+
+    def _opened(self) -> list[Record]:
+        if self._records is None:
+            if not self._trusted:
+                raise CorruptError(f"{self.where}: not authenticated")
+            plain = decompress_tail([block for _, block in self.blocks])
+            try:
+                raws = _open(array_header(len(self.blocks)) + plain)
+            except msgspec.MsgspecError as error:
+                raise CorruptError(f"{self.where}: the open segment cannot be read: {error}") from error
+            self._records = []
+            for at, (kind, payload, logs) in enumerate(raws):
+                self._records.append(Record(self.open_first + at, kind, payload))
+                added = {lid: (first, [bytes(item) for item in items]) for lid, first, items in logs}
+                self._tail_logs.append(added)
+                for lid, (first, items) in added.items():
+                    _join(self._tail_items, lid, first, items.copy())
+        return self._records
+
+
+def _join(logs: dict[int, tuple[int, list[bytes]]], lid: int, first: int, items: list[bytes]) -> None:
+    start, known = logs.setdefault(lid, (first, []))
+    if start + len(known) != first:
+        raise CorruptError(f"the items of list {lid} have a gap")
+    known += items
+
+
+def _cut(body: bytes, part: Part, start: int, end: int) -> bytes:
+    raws = _raws(array_header(part.count) + body)
+    return b"".join(raws[start - part.first : end - part.first])

@@ -1,0 +1,153 @@
+"""States out of their bytes: the tree at a revision, its values, its encoding."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cpstore.errors import CorruptError
+from cpstore.snapshot.delta import Applier
+from cpstore.snapshot.form import parts, read_base, read_tree
+from cpstore.snapshot.frames import decompress
+from cpstore.snapshot.records import BASE, DELTA
+from cpstore.snapshot.shared import is_ref, item_hash, read_ref
+from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
+from cpstore.snapshot.values import array_header, decode, split_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cpstore.snapshot.delta import Logged
+    from cpstore.snapshot.source import Chunk, Source
+
+
+class States:
+    """Reads the states of one stream.
+
+    ``foreign(name, incarnation)`` returns the authenticated source of another stream of the namespace;
+    ``blob(content)`` the stored frame of a shared value, None if there is none.
+    """
+
+    def __init__(
+        self, own: Source, foreign: Callable[[str, int], Source], blob: Callable[[bytes], bytes | None]
+    ) -> None:
+        self.own = own
+        self._foreign = foreign
+        self._blob = blob
+        self._fetched: dict[bytes, bytes] = {}
+
+    def fetch(self, enc: bytes) -> bytes:
+        """Return the encoding of the shared value behind a reference. Raises CorruptError."""
+        ref = read_ref(enc)
+        if ref.content not in self._fetched:
+            frame = self._blob(ref.content)
+            if frame is None:
+                raise CorruptError(f"{self.own.where}: the shared value {ref.content.hex()[:16]} is missing")
+            if sha256(frame).digest() != ref.frame:
+                raise CorruptError(f"{self.own.where}: the shared value {ref.content.hex()[:16]} is damaged")
+            plain = decompress(frame)
+            if len(plain) != ref.length:
+                raise CorruptError(f"{self.own.where}: the shared value {ref.content.hex()[:16]} has another length")
+            self._fetched[ref.content] = plain
+        return self._fetched[ref.content]
+
+    def tree(self, seq: int) -> Tree:
+        """Return the tree after the entry ``seq``, to be read: its lists have no hashes."""
+        applier: Applier | None = None
+        for record in self.own.records(self.own.base(seq), seq):
+            applier = self._follow(applier, record.kind, record.payload, record.seq)
+        assert applier is not None  # noqa: S101
+        return applier.tree
+
+    def hashed(self, seq: int) -> tuple[Tree, int, int]:
+        """Return the tree after the entry ``seq`` with the hashes of its lists, so that it can be changed.
+
+        Also the seq of its base, and the bytes of the changes since.
+        """
+        base = self.own.base(seq)
+        logged = self.own.logged(base, seq)
+        tree, cost = Tree(), 0
+        for record in self.own.records(base, seq):
+            if record.kind == BASE:
+                tree, cost = read_tree(read_base(record.payload)[1], self.fetch), 0
+            elif record.kind == DELTA:
+                cost += len(bytes(record.payload))
+                self.advance(tree, parts(record.payload), record.seq, logged)
+        return tree, base, cost
+
+    def advance(self, tree: Tree, changes: Iterable[bytes | msgspec.Raw], seq: int, logged: Logged) -> None:
+        """Carry one entry's changes out on a tree that keeps its hashes."""
+        applier = Applier(tree, self.fetch, lambda node: [item_hash(item) for item in self.items(tree, node.runs)])
+        for change in changes:
+            applier.apply(change, seq, logged)
+
+    def _follow(self, applier: Applier | None, kind: int, payload: bytes | msgspec.Raw, seq: int) -> Applier:
+        if kind == BASE:
+            return Applier(read_tree(read_base(payload)[1], self.fetch), self.fetch)
+        if applier is None:
+            raise CorruptError(f"{self.own.where}: entry {seq} is not the base it is said to be")
+        if kind == DELTA:
+            for change in parts(payload):
+                applier.apply(change, seq, None)
+        return applier
+
+    # --- values ----------------------------------------------------------------------------------------------
+
+    def value(self, tree: Tree) -> dict[str, Any]:
+        """Return the state as fresh Python values."""
+        return {key: self._value(tree, child) for key, child in tree.root.children.items()}
+
+    def _value(self, tree: Tree, node: Node) -> Any:
+        if isinstance(node, Leaf):
+            return decode(node.enc, self._shared)
+        if isinstance(node, Map):
+            if node.folded and node.ref is not None:
+                return self._shared(node.ref)
+            return {key: self._value(tree, child) for key, child in node.children.items()}
+        items: list[Any] = []
+        for chunk in self._chunks(tree, node.runs):
+            items += decode(array_header(chunk.count) + chunk.body, self._shared)
+        return items
+
+    def _shared(self, ref: bytes) -> Any:
+        return decode(self.fetch(ref), self._shared)
+
+    def _chunks(self, tree: Tree, runs: Iterable[Run]) -> Iterable[Chunk]:
+        for run in runs:
+            source = self.own if run.source == 0 else self._foreign(*tree.sources[run.source - 1])
+            yield from source.chunks(run.lid, run.start, run.count, run.hint)
+
+    def items(self, tree: Tree, runs: Iterable[Run]) -> list[bytes]:
+        """Return stored items, each its encoding or a reference."""
+        found: list[bytes] = []
+        for chunk in self._chunks(tree, runs):
+            found += split_array(array_header(chunk.count) + chunk.body)
+        return found
+
+    def encoded(self, tree: Tree) -> bytes:
+        """Return the state as one encoding, shared values included."""
+        return self._encoded(tree, tree.root)
+
+    def _encoded(self, tree: Tree, node: Node) -> bytes:
+        if isinstance(node, Leaf):
+            return self.fetch(node.enc) if is_ref(node.enc) else node.enc
+        if isinstance(node, List):
+            items = [self.fetch(item) if is_ref(item) else item for item in self.items(tree, node.runs)]
+            return array_header(len(items)) + b"".join(items)
+        if node.folded and node.ref is not None:
+            return self.fetch(node.ref)
+        return map_header(len(node.children)) + b"".join(
+            [_key(key) + self._encoded(tree, child) for key, child in node.children.items()]
+        )
+
+
+_key = msgspec.msgpack.Encoder().encode
+
+
+def map_header(count: int) -> bytes:
+    """Return the MessagePack header of a mapping, as short as it can be."""
+    if count < 16:
+        return bytes((0x80 | count,))
+    return b"\xde" + count.to_bytes(2, "big") if count < 65536 else b"\xdf" + count.to_bytes(4, "big")

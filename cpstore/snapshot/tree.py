@@ -1,0 +1,294 @@
+"""A state as a tree of leaves, large mappings and large lists, and the root that names its content.
+
+A mapping or list of ``SPLIT`` encoded bytes or more becomes a node of its own; everything smaller is a leaf. The
+items of a list node live in an append-only item log; the list is a few runs over logs. The root is a SHA-256
+over the tree and says nothing about how the bytes are packed: docs/format.md, "State root".
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from cpstore.digest import ZERO, Frontier
+from cpstore.snapshot.shared import item_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from cpstore.snapshot.leaves import Leaves
+
+SPLIT = 2048
+"""Encoded bytes from which a mapping or list is a node of its own."""
+FANOUT = 64
+"""Children of a mapping up to which they are hashed in one go; beyond, in 256 buckets."""
+
+
+class Leaf:
+    """A value kept as one piece. ``enc`` is its encoding, or for a shared value that of the reference to it."""
+
+    __slots__ = ("_digest", "enc")
+
+    def __init__(self, enc: bytes) -> None:
+        self.enc = enc
+        self._digest: bytes | None = None
+
+    @property
+    def digest(self) -> bytes:
+        """The hash of the content, 32 bytes."""
+        if self._digest is None:
+            self._digest = item_hash(self.enc)
+        return self._digest
+
+
+class Map:
+    """A large mapping. ``ref`` and ``changed``: it was stored as a shared value, and these paths moved since.
+
+    A shared mapping stays folded, its content unread, until somebody asks for its children.
+    """
+
+    __slots__ = ("_buckets", "_children", "_digest", "_dirty", "_unfold", "changed", "ref", "stored_digest")
+
+    def __init__(
+        self,
+        children: dict[str, Node] | None = None,
+        ref: bytes | None = None,
+        digest: bytes | None = None,
+        unfold: Callable[[], dict[str, Node]] | None = None,
+    ) -> None:
+        self._children = {} if children is None and unfold is None else children
+        self._unfold = unfold
+        self.ref = ref
+        self.stored_digest = digest
+        self.changed: dict[tuple[str, ...], None] = {}
+        self._digest = digest
+        self._buckets: dict[int, tuple[bytes, list[str]]] | None = None
+        self._dirty: set[str] = set()
+
+    @property
+    def folded(self) -> bool:
+        """Whether the content is exactly the shared value, not yet read."""
+        return self._children is None
+
+    @property
+    def children(self) -> dict[str, Node]:
+        """The nodes below, by key."""
+        if self._children is None:
+            assert self._unfold is not None  # noqa: S101
+            self._children = self._unfold()
+        return self._children
+
+    def touch(self, key: str) -> None:
+        """Note that the child under ``key`` was changed, added or removed."""
+        self._digest = None
+        if self._buckets is not None:
+            self._dirty.add(key)
+
+    @property
+    def digest(self) -> bytes:
+        """The hash of the content, 32 bytes."""
+        if self._digest is None:
+            if len(self.children) <= FANOUT:
+                self._buckets = None
+                self._digest = sha256(b"\x02" + self._join(sorted(self.children))).digest()
+            else:
+                self._digest = self._bucketed()
+        return self._digest
+
+    def _join(self, keys: Iterable[str]) -> bytes:
+        return b"".join([sha256(key.encode()).digest() + self.children[key].digest for key in keys])
+
+    def _bucketed(self) -> bytes:
+        stale: dict[int, list[str]] = {}
+        if self._buckets is None:
+            self._buckets = {}
+            self._dirty = set(self.children)
+        for key in self._dirty:
+            stale.setdefault(sha256(key.encode()).digest()[0], []).append(key)
+        for number, keys in stale.items():
+            old = self._buckets[number][1] if number in self._buckets else []
+            now = sorted({key for key in (*old, *keys) if key in self.children})
+            if now:
+                self._buckets[number] = (sha256(self._join(now)).digest(), now)
+            else:
+                self._buckets.pop(number, None)
+        self._dirty = set()
+        buckets = self._buckets
+        return sha256(b"\x03" + b"".join([buckets[n][0] if n in buckets else ZERO for n in range(256)])).digest()
+
+
+class Run:
+    """Consecutive items of one item log: ``count`` from number ``start`` of log ``lid`` of stream ``source``.
+
+    ``source`` 0 is the tree's own stream, n the n-th of its ``sources``. ``hint`` is the seq of an entry at or
+    before the one that logged the first item.
+    """
+
+    __slots__ = ("count", "hint", "lid", "source", "start")
+
+    def __init__(self, source: int, lid: int, start: int, count: int, hint: int) -> None:
+        self.source = source
+        self.lid = lid
+        self.start = start
+        self.count = count
+        self.hint = hint
+
+    def joins(self, other: Run) -> bool:
+        """Whether ``other`` goes on where this run ends."""
+        return (self.source, self.lid, self.start + self.count) == (other.source, other.lid, other.start)
+
+    def part(self, skip: int, count: int) -> Run:
+        """Return ``count`` items of this run, without its first ``skip``."""
+        return Run(self.source, self.lid, self.start + skip, count, self.hint)
+
+    def fields(self) -> list[int]:
+        """Return the run as it is stored."""
+        return [self.source, self.lid, self.start, self.count, self.hint]
+
+
+class List:
+    """A large list: runs over item logs, and the Merkle frontier over the hashes of its items.
+
+    ``lid`` is the log that new items go to (0: none yet) and ``total`` the number of items it has. The frontier is
+    None in a tree that was rebuilt only to be read.
+    """
+
+    __slots__ = ("count", "frontier", "leaves", "lid", "marks", "runs", "total")
+
+    def __init__(self, lid: int, total: int, runs: list[Run], frontier: Frontier | None) -> None:
+        self.lid = lid
+        self.total = total
+        self.runs = runs
+        self.count = sum(run.count for run in runs)
+        self.frontier = frontier
+        self.leaves: Leaves | None = None
+        self.marks: list[tuple[int, int]] = []
+
+    @property
+    def digest(self) -> bytes:
+        """The hash of the content, 32 bytes."""
+        if self.frontier is None:
+            msg = "this tree was rebuilt without the hashes of its items"
+            raise RuntimeError(msg)
+        return sha256(b"\x04" + self.count.to_bytes(8, "big") + self.frontier.root()).digest()
+
+    def log(self, count: int, seq: int) -> Run:
+        """Make room for ``count`` new items in this list's log; returns the run that holds them."""
+        run = Run(0, self.lid, self.total, count, seq)
+        if not self.marks or seq - self.marks[-1][1] >= MARK:
+            self.marks.append((self.total, seq))
+        self.total += count
+        return run
+
+    def splice(self, at: int, removed: int, runs: Sequence[Run], hashes: Sequence[bytes] | None) -> None:
+        """Replace ``removed`` items at ``at`` by runs. ``hashes``: of the inserted items, None where not tracked."""
+        inserted = sum(run.count for run in runs)
+        if at == self.count and not removed:
+            _extend(self.runs, runs)
+        else:
+            self.runs = self._cut(at, removed, runs)
+        if hashes is None:
+            self.frontier = None
+        elif self.leaves is not None:
+            self.leaves.splice(at, removed, hashes)
+            self.frontier = self.leaves.frontier()
+        elif self.frontier is not None:
+            if at != self.count or removed:
+                msg = "the hashes of a list's items are needed to change its middle"
+                raise RuntimeError(msg)
+            for item in hashes:
+                self.frontier.append(item)
+        self.count += inserted - removed
+
+    def _cut(self, at: int, removed: int, runs: Sequence[Run]) -> list[Run]:
+        before: list[Run] = []
+        after: list[Run] = []
+        position, end = 0, at + removed
+        for run in self.runs:
+            low, position = position, position + run.count
+            if low < at:
+                before.append(run.part(0, min(run.count, at - low)))
+            if position > end:
+                skip = max(0, end - low)
+                rest = run.part(skip, run.count - skip)
+                if skip and run.source == 0 and run.lid == self.lid:
+                    rest.hint = max(run.hint, self._mark(rest.start))
+                after.append(rest)
+        merged: list[Run] = []
+        for part in (before, runs, after):
+            _extend(merged, part)
+        return merged
+
+    def part(self, at: int, count: int) -> list[Run]:
+        """Return the runs that hold ``count`` items from position ``at``."""
+        found: list[Run] = []
+        position, end = 0, at + count
+        for run in self.runs:
+            low, position = position, position + run.count
+            if position > at and low < end:
+                skip = max(0, at - low)
+                found.append(run.part(skip, min(run.count, end - low) - skip))
+        return found
+
+    def _mark(self, item: int) -> int:
+        return max((seq for start, seq in self.marks if start <= item), default=0)
+
+
+MARK = 64
+"""Entries after which a list notes anew where in the stream its log has got to."""
+
+Node = Leaf | Map | List
+
+
+class Tree:
+    """One state. ``lids`` counts the item logs made so far, ``sources`` names the other streams it reads."""
+
+    __slots__ = ("lids", "root", "sources")
+
+    def __init__(self, root: Map | None = None, lids: int = 0, sources: Iterable[tuple[str, int]] = ()) -> None:
+        self.root = Map() if root is None else root
+        self.lids = lids
+        self.sources = list(sources)
+
+    @property
+    def digest(self) -> bytes:
+        """The state root, 32 bytes."""
+        return self.root.digest
+
+    def find(self, path: Sequence[str]) -> Node | None:
+        """Return the node at exactly this path, None where no node begins."""
+        node: Node | None = self.root
+        for key in path:
+            if not isinstance(node, Map):
+                return None
+            node = node.children.get(key)
+        return node
+
+    def touch(self, path: Sequence[str]) -> None:
+        """Note on all mappings above that the node at ``path`` was changed."""
+        node: Node | None = self.root
+        for depth, key in enumerate(path):
+            if not isinstance(node, Map):
+                return
+            node.touch(key)
+            if node.ref is not None:
+                _note(node.changed, tuple(path[depth:]))
+            node = node.children.get(key)
+
+
+def _note(changed: dict[tuple[str, ...], None], path: tuple[str, ...]) -> None:
+    """Add a path to those whose current content must be written again; a path below one of them is implied."""
+    if any(path[:n] in changed for n in range(1, len(path) + 1)):
+        return
+    for deeper in [other for other in changed if other[: len(path)] == path]:
+        del changed[deeper]
+    changed[path] = None
+
+
+def _extend(runs: list[Run], more: Iterable[Run]) -> None:
+    for run in more:
+        if runs and runs[-1].joins(run):
+            last = runs[-1]
+            runs[-1] = Run(last.source, last.lid, last.start, last.count + run.count, last.hint)
+        elif run.count:
+            runs.append(run)

@@ -1,0 +1,306 @@
+"""The writing end of one lineage's snapshots: what a commit adds, packed and ready to be signed.
+
+A writer is process-private. It is valid while the last thing it prepared is the stream's last entry; after a
+failed, refused or foreign row it is thrown away and rebuilt from the stored bytes.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import attrs
+
+from cpstore.digest import Frontier, leaf_hash
+from cpstore.snapshot.delta import Applier
+from cpstore.snapshot.draft import Draft
+from cpstore.snapshot.edits import Editor
+from cpstore.snapshot.form import array, pack, write_tree
+from cpstore.snapshot.frames import TailEncoder, compress, decompress
+from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
+from cpstore.snapshot.records import BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
+from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, item_hash, read_ref
+from cpstore.snapshot.tree import List, Map, Node, Run, Tree
+from cpstore.snapshot.values import array_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cpstore.snapshot.delta import Logged
+    from cpstore.snapshot.edits import Change
+    from cpstore.snapshot.state import States
+
+SEGMENT_RECORDS = 128
+SEGMENT_BYTES = 512 << 10
+BASE_MIN = 4096
+"""Bytes of changes, or of the tree, below which a base is never worth waiting for."""
+CHANGES_MAX = 2048
+"""Bytes of changes beside which no base is written: it would hold them a second time."""
+CONTEXT_BYTES = 1_300_000
+"""What an encoder and its decoder hold in memory, measured."""
+
+
+@attrs.frozen
+class Addition:
+    """What an entry adds to its stream, before it is signed.
+
+    ``state`` is the new state root, ``segments`` the Merkle root over the sealed segments and ``blocks`` the digest of
+    the open one: the two that ``packs`` covers. Either ``block`` or ``segment`` is set: a block of the tail, or the
+    segment that this entry closes. ``blobs`` are new shared values, content digest to frame.
+    """
+
+    seq: int
+    state: bytes
+    segments: bytes
+    blocks: bytes
+    block: bytes | None
+    segment: Segment | None
+    blobs: dict[bytes, bytes]
+
+
+class _Open:
+    """The segment that is being written: its records as they were, and what sealing needs of them."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.records: list[bytes] = []
+        self.ops: list[bytes] = []
+        self.items: Logged = {}
+        self.size = 0
+        self.blocks = BlocksDigest()
+
+    def add(self, kind: int, payload: bytes, items: Logged) -> bytes:
+        logs = [
+            array(pack(lid), pack(first), array_header(len(encs)) + b"".join(encs))
+            for lid, (first, encs) in items.items()
+        ]
+        record = array(pack(kind), payload, array(*logs))
+        self.records.append(record)
+        self.ops.append(array(pack(kind), payload))
+        for lid, (first, encs) in items.items():
+            self.items.setdefault(lid, (first, []))[1].extend(encs)
+        self.size += len(record)
+        return record
+
+
+class SnapshotWriter:
+    """Turns states and stated changes into additions, one after the other.
+
+    ``read()`` opens the stream's states as they are stored now; it is asked for what memory does not hold.
+    ``known(content)`` returns the frame that the namespace already has for a shared value, or None.
+    """
+
+    def __init__(
+        self, tree: Tree, seq: int, read: Callable[[], States], known: Callable[[bytes], bytes | None]
+    ) -> None:
+        self.seq = seq
+        self._applier = Applier(tree, self._fetch, self._hashes)
+        self._read = read
+        self._known = known
+        self._raw: bytes | None = None
+        self._draft: Draft | None = None
+        self._open = _Open(seq + 1)
+        self._encoder: TailEncoder | None = None
+        self._stored: list[bytes] = []
+        self._frontier = Frontier()
+        self._base = 0
+        self._base_size = 0
+        self._cost = 0
+        self._due = True
+        self._blobs: dict[bytes, bytes] = {}
+
+    @classmethod
+    def start(
+        cls, read: Callable[[], States], known: Callable[[bytes], bytes | None], tree: Tree | None = None
+    ) -> SnapshotWriter:
+        """Begin a new stream, empty or from a tree that a fork brings."""
+        writer = cls(tree or Tree(), 0, read, known)
+        if tree is None:
+            writer._raw = b"\x80"
+        return writer
+
+    @classmethod
+    def reopen(cls, seq: int, read: Callable[[], States], known: Callable[[bytes], bytes | None]) -> SnapshotWriter:
+        """Go on after the stream's last entry ``seq``."""
+        states = read()
+        source = states.own
+        tree, base, cost = states.hashed(seq)
+        writer = cls(tree, seq, read, known)
+        writer._open = _Open(source.open_first)
+        writer._base, writer._cost = base, cost
+        writer._frontier = segments_frontier(source.last)
+        for record in source.records(source.open_first, seq):
+            writer._open.add(record.kind, bytes(record.payload), source.items_of(record.seq))
+        writer._stored = [block for _, block in source.blocks]
+        for block in writer._stored:
+            writer._open.blocks.add(block)
+        return writer
+
+    @property
+    def tree(self) -> Tree:
+        """The state as it is after what was prepared last."""
+        return self._applier.tree
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory that keeping this writer costs, roughly."""
+        return (CONTEXT_BYTES if self._encoder else 0) + len(self._raw or b"") + 3 * self._open.size + 20_000
+
+    # --- what an entry can add -------------------------------------------------------------------------------
+
+    def state(self, raw: bytes) -> Addition:
+        """Make the encoded state ``raw`` the next one, storing what differs."""
+        draft = self._begin()
+        old = self._read().encoded(self.tree) if self._raw is None else self._raw
+        draft.differ([], (old, 0, len(old)), (raw, 0, len(raw)))
+        self._raw = raw
+        return self._finish(DELTA, draft)
+
+    def changes(self, changes: Sequence[Change]) -> Addition:
+        """Make the stated changes. Raises InvalidStateError; the writer is then to be thrown away."""
+        draft = self._begin()
+        editor = Editor(draft, self._items, self._fetch)
+        for change in changes:
+            editor.apply(change)
+        if draft.changes:
+            self._raw = None
+        return self._finish(DELTA, draft)
+
+    def bare_base(self) -> Addition:
+        """Write the tree as it is: the first entry of a fork."""
+        return self._finish(DELTA, self._begin())
+
+    def bare(self) -> Addition:
+        """Add nothing to the state."""
+        return self._finish(BARE, self._begin())
+
+    # --- what memory does not hold ---------------------------------------------------------------------------
+
+    def _begin(self) -> Draft:
+        self._blobs = {}
+        self._draft = Draft(self._applier, self.seq + 1, self._share)
+        return self._draft
+
+    def _fetch(self, enc: bytes) -> bytes:
+        frame = self._blobs.get(read_ref(enc).content)
+        return self._read().fetch(enc) if frame is None else decompress(frame)
+
+    def _hashes(self, node: List) -> list[bytes]:
+        return [item_hash(item) for item in self._items(node.runs)]
+
+    def _items(self, runs: Sequence[Run]) -> list[bytes]:
+        """Return list items, from memory where they belong to the open segment or to the draft at hand."""
+        found: list[bytes] = []
+        states: States | None = None
+        for run in runs:
+            here = self._recent(run)
+            stored = run.count - len(here)
+            if stored:
+                states = states or self._read()
+                found += states.items(self.tree, [run.part(0, stored)])
+            found += here
+        return found
+
+    def _recent(self, run: Run) -> list[bytes]:
+        """Return the last items of a run that no sealed segment holds yet."""
+        recent: list[bytes] = []
+        end = run.start + run.count
+        for logged in (self._open.items, self._draft.items if self._draft else {}):
+            first, encs = logged.get(run.lid, (0, [])) if run.source == 0 else (0, [])
+            recent += encs[max(0, run.start - first) : max(0, end - first)]
+        return recent
+
+    def _share(self, enc: bytes) -> bytes | None:
+        if len(enc) < (LATER_MIN if self.seq else FIRST_MIN):
+            return None
+        content = leaf_hash(enc)
+        frame = self._blobs.get(content) or self._known(content)
+        if frame is None:
+            frame = self._blobs[content] = compress(enc)
+        return Ref(content, sha256(frame).digest(), len(enc)).encode()
+
+    def _finish(self, kind: int, draft: Draft) -> Addition:
+        self.seq += 1
+        changes = array(*draft.changes)
+        payload = pack(None) if kind == BARE else changes
+        self._due = self._due or not self._open.records
+        if kind == DELTA:
+            self._cost += len(changes)
+            if self._base == 0:
+                kind, payload = BASE, self._rebase(array(), write_tree(self.tree))
+            elif self._wants_base() and len(changes) <= CHANGES_MAX:
+                base = write_tree(self.tree)
+                self._base_size = len(base)
+                if len(base) <= max(BASE_MIN, self._cost):
+                    kind, payload = BASE, self._rebase(changes, base)
+        record = self._open.add(kind, payload, draft.items)
+        self._draft = None
+        full = len(self._open.records) >= SEGMENT_RECORDS or self._open.size >= SEGMENT_BYTES
+        block = None if full else self._block(record)
+        segment = self._seal() if block is None else None
+        return Addition(
+            seq=self.seq,
+            state=self.tree.digest,
+            segments=self._frontier.root(),
+            blocks=NO_BLOCKS if block is None else self._open.blocks.digest(),
+            block=block,
+            segment=segment,
+            blobs=self._blobs,
+        )
+
+    def _wants_base(self) -> bool:
+        """A segment begins with a base where that is cheap; otherwise one comes when the changes outweigh it."""
+        worth = max(BASE_MIN, self._base_size)
+        return self._cost >= worth or (self._due and self._base_size <= max(BASE_MIN, self._cost))
+
+    def _rebase(self, changes: bytes, base: bytes) -> bytes:
+        """Return the payload of a base; it keeps the changes too, so that ``verify`` can follow them."""
+        self._base, self._base_size, self._cost, self._due = self.seq, len(base), 0, False
+        return array(changes, base)
+
+    def _block(self, record: bytes) -> bytes | None:
+        """Return the record's block, or None if this segment cannot be continued and has to be sealed."""
+        if self._encoder is None:
+            earlier = self._open.records[:-1]
+            self._encoder = TailEncoder.resume(self._stored, earlier)
+            self._stored = []
+            if self._encoder is None:
+                return None
+        block = self._encoder.feed(record)
+        self._open.blocks.add(block)
+        return block
+
+    def _seal(self) -> Segment:
+        """Close the open segment with the entry that is being made."""
+        open_ = self._open
+        listed = [(lid, first, len(encs), sum(map(len, encs))) for lid, (first, encs) in open_.items.items()]
+        content = pack(listed)
+        ops = compress(array(*open_.ops))
+        items = compress(b"".join([b"".join(encs) for _, encs in open_.items.values()]))
+        count = len(open_.records)
+        digest = segment_digest(open_.first, count, self._base, content, ops, items)
+        self._frontier.append(digest)
+        index, frontier = self._frontier.size - 1, self._frontier.pack()
+        head = SegmentHead(open_.first, count, index, self._base, content, digest, frontier)
+        self._open = _Open(self.seq + 1)
+        self._encoder = None
+        self._stored = []
+        return Segment(head, ops, items)
+
+
+def detach(tree: Tree, name: str, incarnation: int) -> Tree:
+    """Turn a tree of the stream ``name`` into one that another stream may go on from: it only refers to the items."""
+    tree.sources.append((name, incarnation))
+    _detach(tree.root, len(tree.sources))
+    tree.lids = 0
+    return tree
+
+
+def _detach(node: Node, source: int) -> None:
+    if isinstance(node, List):
+        for run in node.runs:
+            run.source = run.source or source
+        node.lid, node.total, node.marks = 0, 0, []
+    elif isinstance(node, Map) and not node.folded:
+        for child in node.children.values():
+            _detach(child, source)

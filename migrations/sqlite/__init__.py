@@ -1,0 +1,1 @@
+"""The scripts for SQLite, run in the order of their numbers."""
