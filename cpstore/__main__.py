@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", metavar="FILE", help="where (default: this user's key)"
     )
     command("demo", _demo, "play a short agent run that shows what is refused").add_argument(
-        "path", nargs="?", default=demo.PATH, metavar="PATH", help=f"a file that does not exist yet (default {demo.PATH})"
+        "path", nargs="?", default=demo.PATH, metavar="PATH", help=f"a new file (default {demo.PATH})"
     )
     _replay_arguments(command("replay", _replay, "replay agent trajectories and check every revision"))
     where = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
@@ -114,7 +114,7 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="STORE", help="keep the store (default: a temporary one for each file)")
     parser.add_argument("--namespace", default="default", metavar="NAME", help="namespace of the lineages")
     parser.add_argument("--edit", action="store_true", help="state changes by path instead of whole states")
-    parser.add_argument("--interleave", type=_count, default=1, metavar="N", help="commit to N lineages in turn (default 1)")
+    parser.add_argument("--interleave", type=_count, default=1, metavar="N", help="N lineages in turn (default 1)")
     parser.add_argument("--floor", action="store_true", help="compare with zstd -19 --long of the messages (slow)")
 
 
@@ -169,7 +169,8 @@ def _keygen(args: argparse.Namespace) -> int:
     if args.json:
         render.print_json(value)
     else:
-        say(f"made {visible(str(path))}: writer key {value['writer']}, store key {value['store']}", "keep a copy off this machine")
+        say(f"made {visible(str(path))}: writer key {value['writer']}, store key {value['store']}")
+        say("keep a copy off this machine")
     return exits.GOOD
 
 

@@ -130,7 +130,7 @@ class Audit:
         if last is None:
             self._find("empty-stream", f"{stream} has no entries", "its entries were removed", stream)
             return
-        with Reading(self._journal, stream.namespace) as reading:
+        with Reading(self._journal, stream.namespace, tx) as reading:
             source = self._bytes_of(reading, entries, last)
             if source is not None:
                 self._states(reading, source, entries)

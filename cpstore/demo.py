@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 PATH = "cpstore-demo.db"
 LINEAGE = "invoice-42"
 
-TIMEOUT = Binding("timeout", "request timeout of the gateway", constraint="unit: milliseconds", authority=Authority.USER)
+MEANING = "request timeout of the gateway"
+TIMEOUT = Binding("timeout", MEANING, constraint="unit: milliseconds", authority=Authority.USER)
 TALK = (
     ("user", "Retry the failed invoices. The gateway timeout is 3000. That is milliseconds, please never change it."),
     ("assistant", "Understood: timeout 3000 ms. I start with invoice 42."),
@@ -77,7 +78,7 @@ def _compaction(task: Lineage, say: Callable[[str], None]) -> None:
     _unchanged(task, head, say)
     done = task.commit(state, step=7, glossary=task.glossary())
     say(f"   Carried over, it is accepted: {LINEAGE}@{done.revision}, and the unit is still known.")
-    seconds = Binding("timeout", TIMEOUT.definition, constraint="unit: seconds", authority=Authority.USER)
+    seconds = Binding("timeout", MEANING, constraint="unit: seconds", authority=Authority.USER)
     order = Directive(Authority.USER, "message 9", "from now on the timeout is given in seconds: 3")
     messages = [*state["messages"], {"role": "user", "content": order.text}]
     done = task.commit({"messages": messages}, step=8, supersede=[Supersession(seconds, order)])
@@ -104,7 +105,7 @@ def _fork(task: Lineage, say: Callable[[str], None]) -> None:
     worker = task.fork(f"{LINEAGE}/worker-1")
     held = worker.glossary().bindings[0]
     say(f"   {worker.id}@1 knows: {held.symbol!r}, {held.constraint}. As an agent it decides on seconds:")
-    seconds = Binding("timeout", TIMEOUT.definition, constraint="unit: seconds", authority=Authority.AGENT)
+    seconds = Binding("timeout", MEANING, constraint="unit: seconds", authority=Authority.AGENT)
     order = Directive(Authority.AGENT, "own plan", "seconds are easier to read")
     state = worker.load()
     _refused(SemanticDriftError, lambda: worker.commit(state, step=11, supersede=[Supersession(seconds, order)]), say)

@@ -132,13 +132,16 @@ class Journal:
 
 
 class Reading:
-    """One read transaction over verified entries and authenticated bytes. Opened when first asked, then closed."""
+    """One read transaction over verified entries and authenticated bytes. Opened when first asked, then closed.
 
-    def __init__(self, journal: Journal, namespace: str) -> None:
+    ``tx`` lends it one that is open already.
+    """
+
+    def __init__(self, journal: Journal, namespace: str, tx: Reader | None = None) -> None:
         self.journal = journal
         self.namespace = namespace
         self._manager: Any = None
-        self._tx: Reader | None = None
+        self._tx = tx
         self._sources: dict[StreamId, Source] = {}
 
     def __enter__(self) -> Reading:

@@ -262,7 +262,7 @@ def _trajectory(line: bytes, where: str) -> Trajectory:
     before = 0
     for end in ends:
         if type(end) is not int or not before <= end <= len(messages):
-            raise InvalidStateError(f"{where}: 'step_ends' rises from 0 to the {len(messages)} messages, not to {end!r}")
+            raise InvalidStateError(f"{where}: 'step_ends' rises up to {len(messages)}, the messages, not to {end!r}")
         before = end
     cuts = set()
     for act in acts:

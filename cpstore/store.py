@@ -134,6 +134,11 @@ class Store:
         """The store's own name, inside everything it signs."""
         return self._journal.origin
 
+    @property
+    def engine(self) -> str:
+        """The database engine's version, and whether it is sound."""
+        return self._journal.backend.engine
+
     def lineage(self, id: str, *, namespace: str = "default") -> Lineage:  # noqa: A002
         """Return a handle on a lineage, which need not exist yet. Raises InvalidStateError for an unusable name."""
         return Lineage(self._journal, self._opened, id, namespace, self._max)

@@ -27,7 +27,7 @@ LEVELS = [
     {"lineage", "ledger", "audit"},
     {"store"},
     {""},
-    {"adapters", "aio", "inspect", "testing"},
+    {"adapters", "aio", "demo", "inspect", "replay", "testing"},
     {"__main__"},
 ]
 LEVEL = {name: number for number, names in enumerate(LEVELS) for name in names}

@@ -49,7 +49,8 @@ def show(value: dict[str, Any]) -> None:
         table(("", "path", "before", "after"), [_row(change, revealed(change["path"])) for change in value["state"]])
     if value["glossary"]:
         say(*([""] if value["state"] else []), "glossary")
-        table(("", "symbol", "before", "after"), [_row(change, visible(change["symbol"])) for change in value["glossary"]])
+        rows = [_row(change, visible(change["symbol"])) for change in value["glossary"]]
+        table(("", "symbol", "before", "after"), rows)
 
 
 def differences(old: Any, new: Any, at: Path = ()) -> Iterator[Change]:
@@ -116,16 +117,14 @@ def _terms(old: dict[str, Any], new: dict[str, Any]) -> list[dict[str, Any]]:
         before, after = old.get(symbol), new.get(symbol)
         if before != after:
             kind = "added" if before is None else "removed" if after is None else "changed"
-            sides = {"before": before, "after": after}
-            found.append({"change": kind, "symbol": symbol} | {key: side for key, side in sides.items() if side is not None})
+            sides = {key: side for key, side in (("before", before), ("after", after)) if side is not None}
+            found.append({"change": kind, "symbol": symbol} | sides)
     return found
 
 
 def _row(change: dict[str, Any], name: str) -> tuple[str, ...]:
     sign = {"added": "+", "removed": "-", "changed": "~"}[change["change"]]
-    before, after = (
-        _shown(change[side]) if side in change else "" for side in ("before", "after")
-    )
+    before, after = (_shown(change[side]) if side in change else "" for side in ("before", "after"))
     return sign, name, before, after
 
 

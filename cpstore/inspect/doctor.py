@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _REMOTE = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "afs", "ceph", "gluster", "lustre", "vboxsf", "virtiofs", "drvfs")
 _BIG_WAL = 64 << 20
+_ALONE = "cpstore's own lock file closes the race; let no other program write or checkpoint this file"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,7 @@ def answer(asked: Asked) -> tuple[dict[str, Any], int]:
     path = Path(file_of(asked.path)).resolve()
     engine = asked.store.engine
     lines = [
-        _line("engine", engine, warn="bug" in engine.lower(), advice="cpstore's own lock file closes the race; let no other "
-              "program write or checkpoint this file"),
+        _line("engine", engine, warn="bug" in engine.lower(), advice=_ALONE),
         _rights("store file", path),
         _wal(path),
         _rights("key file", Path(asked.key)),

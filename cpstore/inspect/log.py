@@ -21,9 +21,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Define the arguments."""
     parser.add_argument("lineage", nargs="?", metavar="LINEAGE", help="only this one (default: all of the namespace)")
     parser.add_argument("--graph", action="store_true", help="draw forks where they leave their parent")
-    parser.add_argument(
-        "--limit", type=facts.limit_of, default=LIMIT, metavar="N", help=f"revisions a lineage (default {LIMIT}, 0: all)"
-    )
+    limit = f"revisions a lineage (default {LIMIT}, 0: all)"
+    parser.add_argument("--limit", type=facts.limit_of, default=LIMIT, metavar="N", help=limit)
 
 
 def answer(asked: Asked) -> tuple[dict[str, Any], int]:
@@ -48,9 +47,7 @@ def show(value: dict[str, Any]) -> None:
     else:
         for at, line in enumerate(value["lineages"]):
             say(*([""] if at else []), visible(line["lineage"]))
-            table(
-                ("rev", "step", "when", "kind", "by", "notes"), [_row(found) for found in line["revisions"]], right=("rev", "step")
-            )
+            table(("rev", "step", "when", "kind", "by", "notes"), map(_row, line["revisions"]), right=("rev", "step"))
             if line["older"]:
                 say(f"… {line['older']} older, --limit 0 shows all")
 

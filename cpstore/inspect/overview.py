@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(asked: Asked) -> tuple[dict[str, Any], int]:
-    """Return the overview. A lineage whose head cannot be trusted is listed with its error, and decides the exit code."""
+    """Return the overview. A lineage whose head cannot be trusted is listed with its error, and sets the exit code."""
     lineages = []
     code = GOOD
     for namespace, name in facts.names(asked.store, asked.args.namespace):
@@ -74,6 +74,5 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     name, namespace = visible(line["lineage"]), visible(line["namespace"])
     if head is None:
         return name, namespace, "?", "?", "?", "damaged", "?"
-    return (
-        name, namespace, str(head["revision"]), str(head["step"]), moment(head["time"]), head["kind"], visible(head["actor"]),
-    )
+    when, actor = moment(head["time"]), visible(head["actor"])
+    return name, namespace, str(head["revision"]), str(head["step"]), when, head["kind"], actor

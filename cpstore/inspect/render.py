@@ -46,31 +46,32 @@ def in_json(value: Any) -> Any:
     wrapped too, as pairs, so that the two cannot be confused.
     """
     kind = type(value)
-    if kind is dict:
-        if "$type" in value:
-            return _tagged("dict", [[key, in_json(child)] for key, child in value.items()])
-        return {key: in_json(child) for key, child in value.items()}
     if kind is list:
         return [in_json(child) for child in value]
-    if kind is tuple:
-        return _tagged("tuple", [in_json(child) for child in value])
-    if kind in (set, frozenset):
-        return _tagged(kind.__name__, sorted((in_json(child) for child in value), key=json.dumps))
-    if kind is float and not math.isfinite(value):
-        return _tagged("float", repr(value))
-    if kind is bytes:
-        return _tagged("bytes", base64.b64encode(value).decode("ascii"))
-    if kind is dt.timedelta:
-        return _tagged("timedelta", [value.days, value.seconds, value.microseconds])
-    if kind in (dt.datetime, dt.date, dt.time):
-        return _tagged(kind.__name__, value.isoformat())
-    if kind in (Decimal, uuid.UUID):
-        return _tagged(kind.__name__, str(value))
-    return value
+    if kind is dict and "$type" not in value:
+        return {key: in_json(child) for key, child in value.items()}
+    if kind in _TAGGED:
+        return {"$type": kind.__name__, "value": _TAGGED[kind](value)}
+    return _not_finite(value) if kind is float and not math.isfinite(value) else value
 
 
-def _tagged(name: str, value: Any) -> dict[str, Any]:
-    return {"$type": name, "value": value}
+def _not_finite(value: float) -> dict[str, str]:
+    return {"$type": "float", "value": repr(value)}
+
+
+_TAGGED: dict[type, Callable[[Any], Any]] = {
+    dict: lambda value: [[key, in_json(child)] for key, child in value.items()],
+    tuple: lambda value: [in_json(child) for child in value],
+    set: lambda value: sorted(map(in_json, value), key=json.dumps),
+    frozenset: lambda value: sorted(map(in_json, value), key=json.dumps),
+    bytes: lambda value: base64.b64encode(value).decode("ascii"),
+    dt.timedelta: lambda value: [value.days, value.seconds, value.microseconds],
+    dt.datetime: dt.datetime.isoformat,
+    dt.date: dt.date.isoformat,
+    dt.time: dt.time.isoformat,
+    Decimal: str,
+    uuid.UUID: str,
+}
 
 
 def brief(value: Any, limit: int = 60) -> str:
@@ -85,20 +86,16 @@ def brief(value: Any, limit: int = 60) -> str:
 
 def amount(count: int) -> str:
     """Return a number of bytes for people, in decimal units."""
-    if count < 1000:
-        return f"{count} B"
-    size = float(count)
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 999.5:
-            break
-    return f"{size:.1f} {unit}"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
 
 
 def moment(microseconds: int) -> str:
     """Return a time label (microseconds UTC since 1970) as text; one that no calendar has, as a number."""
     try:
-        at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=microseconds)  # noqa: DTZ001  (printed as UTC)
+        at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=microseconds)
     except OverflowError:
         return f"{microseconds} us"
     return at.isoformat(sep=" ", timespec="seconds") + "Z"
@@ -111,7 +108,7 @@ def print_json(value: Any) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """Return a rich console that takes every text literally."""
-    from rich.console import Console  # noqa: PLC0415  (only where output goes to people)
+    from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
 
@@ -125,7 +122,7 @@ def say(*lines: str) -> None:
 
 def fields(rows: Iterable[tuple[str, str]]) -> None:
     """Print names and values, aligned."""
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
@@ -137,8 +134,8 @@ def fields(rows: Iterable[tuple[str, str]]) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
     """Print a table; the columns named in ``right`` are numbers. Long cells are folded, never cut."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
 
     numbers = frozenset(right)
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
@@ -150,7 +147,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Itera
 
 
 def _cell(text: str) -> Any:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     return Text(text)
 
@@ -161,7 +158,7 @@ def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:

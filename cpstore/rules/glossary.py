@@ -233,10 +233,10 @@ class _Draft:
             if not binding.locked and binding.established_at_step not in (None, self._step):
                 continue  # it held for another step
             symbol = binding.symbol
-            first = stated.setdefault(symbol, binding)
             found = self.after.get(symbol)
-            if first is not binding:
-                self.differ(symbol, describe(first), describe(binding), "the declared glossary has two bindings of it")
+            if symbol in stated:
+                said = describe(stated[symbol])
+                self.differ(symbol, said, describe(binding), "the declared glossary has two bindings of it")
             elif found is not None:
                 if not _restates(binding, found):
                     self.differ(symbol, describe(found), describe(binding))
@@ -244,6 +244,7 @@ class _Draft:
                 self.differ(symbol, "", describe(binding), "it is retired and declared in one call")
             else:
                 self._establish(binding)
+            stated[symbol] = binding
         for symbol, binding in self.after.items():
             if binding.locked and symbol not in stated:
                 self.differ(symbol, describe(binding), "", "the declared glossary leaves it out")

@@ -5,7 +5,6 @@ An encoder is valid only while the block it flushed last is the last one of its 
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 LEVEL = 3
 MAX_PLAIN = 1 << 30
 """Decompressed bytes that one frame or tail may have."""
+
+_CHUNK = 1 << 10
+"""Compressed bytes that are unpacked at once from a foreign file: at most about 32 MB come out of them."""
 
 _TAIL = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, window_log=18, hash_log=15, chain_log=15, write_content_size=False, write_dict_id=False
@@ -56,16 +58,36 @@ def read_frames(path: str | os.PathLike[str], max_window: int = 1 << 31) -> Iter
     ``max_window`` bounds the memory of the decompressor, in bytes. Raises CorruptError for damaged or truncated
     frames and for a line over ``MAX_PLAIN`` bytes, OSError where the file cannot be read.
     """
-    with Path(path).open("rb") as file:
-        plain = zstandard.ZstdDecompressor(max_window_size=max_window).stream_reader(file, read_across_frames=True)
-        lines = io.BufferedReader(plain, 1 << 16)  # type: ignore[type-var]
-        try:
-            while line := lines.readline(MAX_PLAIN + 1):
-                if len(line) > MAX_PLAIN:
-                    raise CorruptError(f"a line is longer than {MAX_PLAIN} bytes")
-                yield line.rstrip(b"\r\n")
-        except zstandard.ZstdError as error:
-            raise CorruptError(f"not readable as zstd: {error}") from error
+    parts: list[bytes] = []
+    size = 0
+    for plain in _plain_of(path, max_window):
+        first, *others = plain.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if size > MAX_PLAIN:
+            raise CorruptError(f"a line is longer than {MAX_PLAIN} bytes")
+        for piece in others:
+            yield b"".join(parts)
+            parts, size = [piece], len(piece)
+    if size:
+        yield b"".join(parts)
+
+
+def _plain_of(path: str | os.PathLike[str], max_window: int) -> Iterator[bytes]:
+    source = zstandard.ZstdDecompressor(max_window_size=max_window)
+    frame = source.decompressobj()
+    ended = True
+    try:
+        with Path(path).open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                while chunk:
+                    yield frame.decompress(chunk)
+                    ended, chunk = frame.eof, frame.unused_data
+                    frame = source.decompressobj() if ended else frame
+    except zstandard.ZstdError as error:
+        raise CorruptError(f"not readable as zstd: {error}") from error
+    if not ended:
+        raise CorruptError("the zstd file is truncated: its last frame has no end")
 
 
 def densest(plain: bytes) -> int:

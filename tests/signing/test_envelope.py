@@ -129,12 +129,16 @@ SIGNATURES = json.loads(ENVELOPE)["signatures"]
         changed(signatures=[SIGNATURES[0] | {"sig": SIGNATURES[0]["sig"].rstrip("=")}]),
         changed(signatures="x"),
         b"[" * 100_000,
-        b" " * (MAX_ENVELOPE + 1),
     ],
 )
 def test_anything_but_the_one_spelling_is_corrupt(data):
     with pytest.raises(CorruptError):
         open_envelope(data, RING)
+
+
+def test_an_envelope_that_is_too_long_is_not_parsed():
+    with pytest.raises(CorruptError, match="longer than"):
+        open_envelope(b" " * (MAX_ENVELOPE + 1), RING)
 
 
 @given(st.integers(0, len(ENVELOPE) - 1), st.integers(0, 255))

@@ -184,13 +184,18 @@ def test_a_malformed_head_is_corrupt_even_under_a_good_signature(text):
         NOTE + "\u2014 short AAAA\n".encode(),
         NOTE + "\u2014 a+b AAAAAAAA\n".encode(),
         NOTE + b"\xff\n",
+        NOTE + WITNESS.replace("witness", "wit\x01ness").encode(),
         NOTE + WITNESS.encode() * MAX_SIGNATURES,
-        NOTE + b"x" * MAX_NOTE,
     ],
 )
 def test_a_malformed_note_is_corrupt(note):
     with pytest.raises(CorruptError):
         open_head(note, RING, ORIGIN)
+
+
+def test_a_note_that_is_too_long_is_not_parsed():
+    with pytest.raises(CorruptError, match="longer than"):
+        open_head(NOTE + b"x" * MAX_NOTE, RING, ORIGIN)
 
 
 def test_sixty_four_signatures_are_read():

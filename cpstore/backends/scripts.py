@@ -1,0 +1,44 @@
+"""The numbered migration scripts of a dialect, and which of them a database still needs."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import attrs
+
+from cpstore.errors import SchemaChangedError, SchemaTooNewError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen
+class Script:
+    """One migration: its file name, its SQL, the SHA-256 of its bytes in hex."""
+
+    name: str
+    sql: str
+    checksum: str
+
+
+def load(dialect: str) -> list[Script]:
+    """Return the scripts of a dialect in order."""
+    folder = files("cpstore.migrations") / dialect
+    found = sorted((item.name, item.read_bytes()) for item in folder.iterdir() if item.name.endswith(".sql"))
+    return [Script(name, data.decode(), sha256(data).hexdigest()) for name, data in found]
+
+
+def pending(known: Sequence[Script], applied: Sequence[tuple[str, str]], where: str) -> list[Script]:
+    """Return the scripts that are still to be applied.
+
+    What was applied, as (name, checksum), has to be the beginning of what is known. Raises SchemaTooNewError,
+    SchemaChangedError.
+    """
+    for at, (name, checksum) in enumerate(applied):
+        if at >= len(known):
+            raise SchemaTooNewError(f"{where} was written by a newer release (it has {name}); use that release")
+        if (known[at].name, known[at].checksum) != (name, checksum):
+            raise SchemaChangedError(f"{where}: its migration {name} is not the {known[at].name} of this release")
+    return list(known[len(applied) :])

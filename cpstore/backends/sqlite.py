@@ -1,0 +1,406 @@
+"""SQLite: connections, transactions, the write lock, creation and migration of a store's file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+from cpstore.backends import engine as engines
+from cpstore.backends import scripts
+from cpstore.backends.lockfile import LockFile
+from cpstore.backends.sqlite_rows import Names, SqliteReader, SqliteWriter
+from cpstore.errors import (
+    BusyError,
+    CheckpointStoreError,
+    CorruptError,
+    NotFoundError,
+    SchemaError,
+    SchemaTooNewError,
+    StorageError,
+)
+from cpstore.model.entry import FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+APPLICATION_ID = 0x43505354  # "CPST"
+DIALECT = "sqlite"
+WAL_PAGES = 1000
+"""Pages of the write-ahead log from which a commit also checkpoints."""
+PAGE_SIZE = 4096
+
+
+def path_of(target: str | os.PathLike[str]) -> str:
+    """Return the real path behind ``agent.db`` or ``sqlite:///agent.db``. Raises StorageError for other schemes."""
+    text = os.fspath(target)
+    if text.startswith("sqlite:///"):
+        text = text.removeprefix("sqlite:///")
+    elif "://" in text:
+        raise StorageError(f"{text}: only a path or sqlite:///path can be opened by this release")
+    if not text or "\0" in text or text == ":memory:":
+        raise StorageError(f"{text!r} is no path of a store; a store is a file")
+    return os.path.realpath(text)
+
+
+class SqliteBackend:
+    """One store in one file. Make it with ``open``; threads may share it, a forked child may not."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool,
+        durability: Literal["full", "normal"],
+        timeout: float,
+        checkpoint: Literal["auto", "external"],
+    ) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._durability = durability
+        self._timeout = timeout
+        self._external = checkpoint == "external"
+        self._lock = LockFile(path)
+        self._local = threading.local()
+        self._links: list[Link] = []
+        self._guard = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+        self._known = scripts.load(DIALECT)
+        verdict = engines.loaded()
+        if not verdict.accepted or (self._external and not verdict.sound and not read_only):
+            raise StorageError(f"{path}: {verdict.text}")
+        self.engine = verdict.text
+
+    @classmethod
+    def open(  # noqa: PLR0913
+        cls,
+        path: str,
+        *,
+        create: bool,
+        read_only: bool,
+        durability: Literal["full", "normal"],
+        timeout: float,
+        checkpoint: Literal["auto", "external"],
+        new_origin: Callable[[], str],
+        clock: Callable[[], int],
+    ) -> SqliteBackend:
+        """Open the store at a real path; make it if there is none and ``create`` says so.
+
+        ``new_origin`` names a new store, ``clock`` returns microseconds UTC. Raises NotFoundError, CorruptError,
+        SchemaError, StorageError, BusyError; an existing file is then as it was.
+        """
+        exists = _look(path, create=create)
+        backend = cls(path, read_only=read_only, durability=durability, timeout=timeout, checkpoint=checkpoint)
+        try:
+            if not exists:
+                backend._create(new_origin, clock)  # noqa: SLF001
+            backend._settle()  # noqa: SLF001
+        except BaseException:
+            backend.close()
+            raise
+        return backend
+
+    @property
+    def target(self) -> str:
+        """The path of the file."""
+        return self.path
+
+    # --- transactions ----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[SqliteReader]:
+        """Open a read transaction: one snapshot, no lock."""
+        link = self._link()
+        with link.transaction("BEGIN"):
+            reader = SqliteReader(link)
+            try:
+                yield reader
+            finally:
+                reader.open = False
+
+    @contextlib.contextmanager
+    def write(self, timeout: float | None = None) -> Iterator[SqliteWriter]:
+        """Open a write transaction under the lock file; committed if the block ends normally."""
+        if self.read_only:
+            raise StorageError(f"{self.path} is open for reading only")
+        link = self._link()
+        with self._lock.held(self._timeout if timeout is None else timeout):
+            with link.transaction("BEGIN IMMEDIATE"):
+                self._same_schema(link)
+                writer = SqliteWriter(link)
+                try:
+                    yield writer
+                finally:
+                    writer.open = False
+            if not self._external:
+                link.checkpoint(WAL_PAGES)
+
+    def close(self) -> None:
+        """Close all connections. The last one empties the write-ahead log, under the lock."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._pid != os.getpid():
+            return  # the parent's connections are the parent's
+        with self._guard:
+            links, self._links = self._links, []
+        with contextlib.ExitStack() as stack:
+            if not self.read_only and links:
+                with contextlib.suppress(CheckpointStoreError):
+                    stack.enter_context(self._lock.held(self._timeout))
+                    if not self._external:
+                        links[-1].checkpoint(0)
+            for link in links:
+                link.close()
+        self._lock.close()
+
+    def stats(self) -> dict[str, int]:
+        """Return bytes and counts by what they are for."""
+        with self.read() as tx:
+            counted = {
+                "entries": "SELECT count(*) FROM entry",
+                "streams": "SELECT count(*) FROM stream",
+                "tail_bytes": "SELECT coalesce(sum(length(block)), 0) FROM tail",
+                "segments": "SELECT count(*) FROM segment",
+                "segment_bytes": "SELECT coalesce(sum(length(ops) + length(items)), 0) FROM segment",
+                "shared_values": "SELECT count(*) FROM blob",
+                "shared_bytes": "SELECT coalesce(sum(length(frame)), 0) FROM blob",
+            }
+            found = {name: int(tx._rows(sql)[0][0]) for name, sql in counted.items()}  # noqa: SLF001
+        for name, suffix in (("file_bytes", ""), ("wal_bytes", "-wal")):
+            with contextlib.suppress(OSError):
+                found[name] = os.stat(self.path + suffix).st_size  # noqa: PTH116
+        return found
+
+    # --- connections -----------------------------------------------------------------------------------------
+
+    def _link(self) -> Link:
+        if self._closed:
+            raise StorageError(f"{self.path}: this store is closed")
+        if self._pid != os.getpid():
+            raise StorageError(f"{self.path}: opened before a fork; open the store again in the child")
+        link: Link | None = getattr(self._local, "link", None)
+        if link is None:
+            link = self._local.link = self._connect()
+            with self._guard:
+                self._links.append(link)
+        return link
+
+    def _connect(self) -> Link:
+        mode = "ro" if self.read_only else "rw"
+        frozen = self.read_only and not Path(self.path + "-wal").exists()
+        uri = f"file:{quote(self.path)}?mode={mode}" + ("&immutable=1" if frozen else "")
+        link = Link(self.path, uri)
+        try:
+            link.run("PRAGMA trusted_schema = OFF")
+            link.run("PRAGMA cell_size_check = ON")
+            link.run("PRAGMA foreign_keys = ON")
+            link.run("PRAGMA wal_autocheckpoint = 0")
+            link.run(f"PRAGMA synchronous = {self._durability.upper()}")
+            if self.read_only:
+                link.run("PRAGMA query_only = ON")
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    # --- creation and schema ---------------------------------------------------------------------------------
+
+    def _create(self, new_origin: Callable[[], str], clock: Callable[[], int]) -> None:
+        """Make a new file, under the lock; somebody else may have made it meanwhile."""
+        folder = Path(self.path).parent
+        try:
+            missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+            for parent in reversed(missing):
+                parent.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot make the folder {folder}: {error.strerror}") from error
+        with self._lock.held(self._timeout):
+            if _look(self.path, create=True):
+                return
+            made = not Path(self.path).exists()
+            try:
+                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+                os.chmod(self.path, 0o600)  # noqa: PTH101
+            except OSError as error:
+                raise StorageError(f"cannot make {self.path}: {error.strerror}") from error
+            try:
+                self._build(new_origin(), clock())
+            except BaseException:
+                if made:
+                    with contextlib.suppress(OSError):
+                        os.unlink(self.path)  # noqa: PTH108
+                raise
+
+    def _build(self, origin: str, now: int) -> None:
+        link = Link(self.path, f"file:{quote(self.path)}?mode=rw")
+        try:
+            link.run(f"PRAGMA page_size = {PAGE_SIZE}")
+            link.run("PRAGMA auto_vacuum = INCREMENTAL")
+            link.run("PRAGMA journal_mode = WAL")
+            link.run("PRAGMA synchronous = FULL")
+            with link.transaction("BEGIN IMMEDIATE"):
+                _migrate(link, self._known)
+                link.run("INSERT INTO store (one, origin, format, epoch) VALUES (1, ?, ?, ?)", (origin, FORMAT, now))
+                link.run("INSERT INTO log (one, size, frontier) VALUES (1, 0, x'')")
+                link.run(f"PRAGMA application_id = {APPLICATION_ID}")
+                link.run(f"PRAGMA user_version = {len(self._known)}")
+            link.checkpoint(0)
+        finally:
+            link.close()
+
+    def _settle(self) -> None:
+        """Check what the file is; carry pending migrations out."""
+        link = self._link()
+        with link.transaction("BEGIN"):
+            ours = link.run("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+            tables = link.run("SELECT count(*) FROM sqlite_schema WHERE name IN ('schema_script', 'store')").fetchone()
+            if not ours or tables[0] != 2:  # noqa: PLR2004
+                raise SchemaError(
+                    f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
+                )
+            applied = link.run("SELECT name, checksum FROM schema_script ORDER BY name").fetchall()
+            missing = scripts.pending(self._known, applied, self.path)
+        if missing and self.read_only:
+            raise SchemaError(f"{self.path} needs {len(missing)} migration(s); open it for writing once")
+        if missing:
+            with self._lock.held(self._timeout), link.transaction("BEGIN IMMEDIATE"):
+                applied = link.run("SELECT name, checksum FROM schema_script ORDER BY name").fetchall()
+                _migrate(link, scripts.pending(self._known, applied, self.path))
+                link.run(f"PRAGMA user_version = {len(self._known)}")
+
+    def _same_schema(self, link: Link) -> None:
+        version = link.run("PRAGMA user_version").fetchone()[0]
+        if version != len(self._known):
+            raise SchemaTooNewError(
+                f"{self.path} was migrated by a newer release while it was open here; nothing was written: use that release"
+            )
+
+
+class Link:
+    """One connection of one thread, with driver errors translated."""
+
+    def __init__(self, target: str, uri: str) -> None:
+        self.target = target
+        self.names = Names()
+        self._pid = os.getpid()
+        self._busy = False
+        try:
+            self._connection = sqlite3.connect(
+                uri, uri=True, isolation_level=None, timeout=5.0, cached_statements=64, check_same_thread=False
+            )
+        except sqlite3.Error as error:
+            raise translate(error, target) from error
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Carry out one statement. Raises the package's errors only."""
+        try:
+            return self._connection.execute(sql, values)
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            raise translate(error, self.target) from error
+
+    @contextlib.contextmanager
+    def transaction(self, begin: str) -> Iterator[None]:
+        """Hold a transaction for a block: committed if it ends normally, else rolled back, never left open."""
+        if self._busy:
+            raise CheckpointStoreError(f"{self.target}: a transaction is already open in this thread")
+        self._busy = True
+        try:
+            self.run(begin)
+            yield
+            self.run("COMMIT")
+        except BaseException:
+            self.names.forget()
+            with contextlib.suppress(sqlite3.Error):
+                if self._connection.in_transaction:
+                    self._connection.rollback()
+            raise
+        finally:
+            self._busy = False
+
+    def checkpoint(self, pages: int) -> None:
+        """Move the write-ahead log into the file if it has that many pages. Never waits; called under the lock."""
+        try:
+            size = os.stat(self.target + "-wal").st_size  # noqa: PTH116
+        except OSError:
+            return
+        if size >= pages * PAGE_SIZE:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._pid == os.getpid():
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+
+
+_BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED"}
+_CORRUPT = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"}
+
+
+def translate(error: Exception, target: str) -> CheckpointStoreError:
+    """Return this package's error for one of the driver's."""
+    name = str(getattr(error, "sqlite_errorname", "") or "")
+    short = "_".join(name.split("_")[:2])
+    if short in _BUSY:
+        return BusyError(target, 5.0, "a program that does not use this package's lock")
+    if short in _CORRUPT:
+        return CorruptError(
+            f"{target} is not a readable SQLite database ({error}); it was left as it is: restore a backup, or salvage it"
+        )
+    if isinstance(error, (OverflowError, UnicodeError, sqlite3.InterfaceError)):
+        return CorruptError(f"{target}: a value does not fit its column: {error}")
+    if isinstance(error, sqlite3.OperationalError) and "no such" in str(error):
+        return SchemaError(f"{target} does not have the tables of a store: {error}")
+    return StorageError(f"{target}: {error}{f' ({name})' if name else ''}")
+
+
+def _look(path: str, *, create: bool) -> bool:
+    """Say whether there is a store's file, by its kind and size alone: opening it here would drop SQLite's locks."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        if create:
+            return False
+        raise NotFoundError(f"there is no store at {path}; make it with create=True, or check the path") from None
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot look at {path}: {error}") from error
+    if stat.S_ISDIR(found.st_mode):
+        raise StorageError(f"{path} is a folder; a store is a file: name one inside it")
+    if not stat.S_ISREG(found.st_mode):
+        raise StorageError(f"{path} is not a regular file; it was left alone")
+    if found.st_size:
+        return True
+    if not create or Path(path + "-wal").exists() or time.time() - found.st_mtime < 0:
+        raise CorruptError(f"{path} is empty; if it was a store, its content is gone: restore a backup")
+    return False
+
+
+def _migrate(link: Link, missing: Sequence[scripts.Script]) -> None:
+    """Carry out scripts inside the open transaction."""
+    link.run(
+        "CREATE TABLE IF NOT EXISTS schema_script (name TEXT PRIMARY KEY, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID"
+    )
+    for script in missing:
+        for statement in _statements(script.sql):
+            link.run(statement)
+        link.run("INSERT INTO schema_script (name, checksum) VALUES (?, ?)", (script.name, script.checksum))
+
+
+def _statements(sql: str) -> Iterator[str]:
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        if not statement and (not line.strip() or line.startswith("--")):
+            continue
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

@@ -1,0 +1,372 @@
+"""The port over one SQLite connection: rows to records and back. SQL is constant text with bound parameters."""
+
+from __future__ import annotations
+
+
+from typing import TYPE_CHECKING, Any
+
+from cpstore import canonical
+from cpstore.backends.port import Position, StoreFacts
+from cpstore.errors import CheckpointStoreError, CorruptError
+from cpstore.model.entry import Entry, Kind, StreamId, StreamKind
+from cpstore.snapshot.records import Segment, SegmentHead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cpstore.backends.sqlite import Link
+
+SEQ = (1 << 32) - 1
+PAGE = 256
+AUTH = 112
+
+_ENTRY = "SELECT id, kind, leaf, lag, step, time, actor, writer, term, auth, detail FROM entry "
+_HEAD = "SELECT id, count, number, base, parts, digest, frontier FROM segment "
+
+
+class SqliteReader:
+    """One read transaction on the connection of ``link``."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._names = link.names
+        self.open = True
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        if not self.open:
+            raise CheckpointStoreError("this transaction has ended")
+        return self._link.run(sql, values).fetchall()
+
+    def _one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
+        if not self.open:
+            raise CheckpointStoreError("this transaction has ended")
+        found: tuple[Any, ...] | None = self._link.run(sql, values).fetchone()
+        return found
+
+    def facts(self) -> StoreFacts:
+        row = self._one("SELECT origin, format, epoch FROM store")
+        if row is None:
+            raise CorruptError(f"{self._link.target}: the row that names the store is missing")
+        return StoreFacts(*row)
+
+    def stream(self, stream: StreamId) -> int | None:
+        row = self._one(
+            "SELECT s.no FROM stream s JOIN namespace n ON n.no = s.namespace "
+            "WHERE n.name = ? AND s.kind = ? AND s.name = ? AND s.incarnation = ?",
+            stream.namespace, stream.kind.value, stream.name, stream.incarnation,
+        )  # fmt: skip
+        return None if row is None else row[0]
+
+    def streams(self, kind: StreamKind, namespace: str | None = None) -> Iterator[tuple[int, StreamId]]:
+        sql = (
+            "SELECT s.no, n.name, s.name, s.incarnation FROM stream s JOIN namespace n ON n.no = s.namespace "
+            "WHERE s.kind = ? AND (? IS NULL OR n.name = ?) ORDER BY n.name, s.name, s.incarnation"
+        )
+        for number, space, name, incarnation in self._rows(sql, kind.value, namespace, namespace):
+            yield number, StreamId(space, kind, name, incarnation)
+
+    # --- entries ---------------------------------------------------------------------------------------------
+
+    def last(self, stream: int) -> Entry | None:
+        low, high = _bounds(stream)
+        return self._entry(self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", low, high))
+
+    def entry(self, stream: int, seq: int) -> Entry | None:
+        return self._entry(self._one(_ENTRY + "WHERE id = ?", stream << 32 | seq)) if 0 < seq <= SEQ else None
+
+    def entries(self, stream: int, first: int, last: int, *, newest_first: bool = False) -> Iterator[Entry]:
+        low, high = stream << 32 | max(first, 1), stream << 32 | min(last, SEQ)
+        order = "DESC" if newest_first else "ASC"
+        while low <= high:
+            rows = self._rows(_ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", low, high)  # noqa: S608
+            for row in rows:
+                yield self._made(row)
+            if len(rows) < PAGE:
+                return
+            low, high = (low, rows[-1][0] - 1) if newest_first else (rows[-1][0] + 1, high)
+
+    def revision(self, stream: int, revision: int) -> Entry | None:
+        low, high = _bounds(stream)
+        newest = self._one("SELECT id, lag FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", low, high)
+        if newest is None or revision < 1:
+            return None
+        left, right = 1, newest[0] & SEQ
+        while left < right:
+            middle = (left + right) // 2
+            row = self._one("SELECT lag FROM entry WHERE id = ?", stream << 32 | middle)
+            if row is None:
+                raise CorruptError(f"{self._link.target}: entry {middle} of stream {stream} is missing; run verify")
+            left, right = (left, middle) if middle - row[0] >= revision else (middle + 1, right)
+        entry = self.entry(stream, left)
+        return entry if entry is not None and entry.revision == revision else None
+
+    def leaves(self) -> Iterator[tuple[int, Entry]]:
+        for row in self._link.run(_ENTRY + "ORDER BY leaf", ()):
+            yield row[0] >> 32, self._made(row)
+
+    def _entry(self, row: tuple[Any, ...] | None) -> Entry | None:
+        return None if row is None else self._made(row)
+
+    def _made(self, row: tuple[Any, ...]) -> Entry:
+        number, kind, leaf, lag, step, time, actor, writer, term, auth, detail = row
+        stream, seq = number >> 32, number & SEQ
+        try:
+            if len(auth) != AUTH:
+                raise ValueError(f"{len(auth)} bytes of signature and digests")  # noqa: TRY301
+            return Entry(
+                stream=self._names.stream(self, stream),
+                seq=seq,
+                kind=Kind(kind),
+                revision=seq - lag,
+                step=step,
+                time=time + self._names.epoch(self),
+                actor=self._names.actor(self, actor),
+                writer=self._names.writer(self, writer),
+                term=term,
+                state=auth[64:96],
+                packs=auth[96:],
+                detail=None if detail is None else _object(detail),
+                signature=auth[:64],
+                leaf=leaf,
+            )
+        except (ValueError, CorruptError) as error:
+            raise CorruptError(
+                f"{self._link.target}: entry {seq} of stream {stream} cannot be read: {error}"
+            ) from error
+
+    # --- bytes -----------------------------------------------------------------------------------------------
+
+    def segments(self, stream: int, since: int = 0) -> list[SegmentHead]:
+        low, high = _bounds(stream)
+        start = self._one(
+            "SELECT id FROM segment WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+            low,
+            stream << 32 | max(since, 1),
+        )
+        rows = self._rows(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id", start[0] if start else low, high)
+        return [head for head in map(_head, rows) if head.end > since]
+
+    def last_segment(self, stream: int) -> SegmentHead | None:
+        row = self._one(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", *_bounds(stream))
+        return None if row is None else _head(row)
+
+    def segment(self, stream: int, first: int) -> Segment | None:
+        sql = "SELECT id, count, number, base, parts, digest, frontier, ops, items FROM segment WHERE id = ?"
+        row = self._one(sql, stream << 32 | first)
+        return None if row is None else Segment(_head(row[:7]), row[7], row[8])
+
+    def tail(self, stream: int) -> list[tuple[int, bytes]]:
+        rows = self._rows("SELECT id, block FROM tail WHERE id BETWEEN ? AND ? ORDER BY id", *_bounds(stream))
+        return [(number & SEQ, block) for number, block in rows]
+
+    def blob(self, namespace: str, content: bytes) -> bytes | None:
+        sql = "SELECT frame FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND content = ?"
+        row = self._one(sql, namespace, content)
+        return None if row is None else row[0]
+
+    def blobs(self, namespace: str) -> Iterator[tuple[bytes, bytes]]:
+        sql = "SELECT content, frame FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?)"
+        yield from self._link.run(sql, (namespace,))
+
+    # --- the rest --------------------------------------------------------------------------------------------
+
+    def landed(self, stream: int, key: str) -> int | None:
+        row = self._one("SELECT seq FROM landed WHERE stream = ? AND key = ?", stream, key)
+        return None if row is None else row[0]
+
+    def keys(self, stream: int) -> Iterator[tuple[str, int]]:
+        yield from self._rows("SELECT key, seq FROM landed WHERE stream = ?", stream)
+
+    def log(self) -> tuple[int, bytes]:
+        row = self._one("SELECT size, frontier FROM log")
+        if row is None:
+            raise CorruptError(f"{self._link.target}: the row of the log is missing")
+        return row[0], row[1]
+
+    def notes(self) -> Iterator[tuple[int, bytes]]:
+        yield from self._rows("SELECT size, text FROM note ORDER BY size")
+
+    def last_note(self) -> tuple[int, bytes] | None:
+        row = self._one("SELECT size, text FROM note ORDER BY size DESC LIMIT 1")
+        return None if row is None else (row[0], row[1])
+
+    def integrity(self) -> list[str]:
+        return [row[0] for row in self._rows("PRAGMA integrity_check(20)") if row[0] != "ok"]
+
+    def strays(self, streams: set[int]) -> Iterator[str]:
+        for table in ("entry", "tail", "segment"):
+            for (number,) in self._rows(f"SELECT DISTINCT id >> 32 FROM {table}"):  # noqa: S608 - constant names
+                if number not in streams:
+                    yield f"table {table} has rows of a stream {number} that does not exist"
+        for number in sorted(streams):
+            last = self._one("SELECT max(id) FROM entry WHERE id BETWEEN ? AND ?", *_bounds(number))
+            top = (last[0] or 0) if last else 0
+            row = self._one("SELECT count(*) FROM tail WHERE id > ? AND id <= ?", top, number << 32 | SEQ)
+            if row is not None and row[0]:
+                yield f"stream {number} has {row[0]} blocks behind its last entry"
+
+
+class SqliteWriter(SqliteReader):
+    """One write transaction, under the lock file."""
+
+    def position(self, stream: int | None) -> Position:
+        low, high = _bounds(stream or 0)
+        row = self._one(
+            "SELECT id, substr(auth, 1, 64), size, frontier FROM log LEFT JOIN (SELECT id, auth FROM entry "
+            "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1)",
+            low, high,
+        )  # fmt: skip
+        if row is None:
+            raise CorruptError(f"{self._link.target}: the row of the log is missing")
+        return Position((row[0] or 0) & SEQ, row[1] or b"", row[2], row[3])
+
+    def add_stream(self, stream: StreamId) -> int:
+        self._link.run("INSERT INTO namespace (name) VALUES (?) ON CONFLICT DO NOTHING", (stream.namespace,))
+        cursor = self._link.run(
+            "INSERT INTO stream (namespace, kind, name, incarnation) "
+            "VALUES ((SELECT no FROM namespace WHERE name = ?), ?, ?, ?)",
+            (stream.namespace, stream.kind.value, stream.name, stream.incarnation),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def add_entry(self, stream: int, entry: Entry) -> None:
+        self._link.run(
+            "INSERT INTO entry (id, kind, leaf, lag, step, time, actor, writer, term, auth, detail) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                stream << 32 | entry.seq,
+                entry.kind.value,
+                entry.leaf,
+                entry.seq - entry.revision,
+                entry.step,
+                entry.time - self._names.epoch(self),
+                self._names.number_of_actor(self, entry.actor),
+                self._names.number_of_writer(self, entry.writer),
+                entry.term,
+                entry.signature + entry.state + entry.packs,
+                None if entry.detail is None else canonical.encode(dict(entry.detail)),
+            ),
+        )
+
+    def add_block(self, stream: int, seq: int, block: bytes) -> None:
+        self._link.run("INSERT INTO tail (id, block) VALUES (?, ?)", (stream << 32 | seq, block))
+
+    def add_segment(self, stream: int, segment: Segment) -> None:
+        head = segment.head
+        self._link.run(
+            "INSERT INTO segment (id, count, number, base, digest, frontier, parts, ops, items) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                stream << 32 | head.first, head.count, head.index, head.base, head.digest, head.frontier, head.parts,
+                segment.ops, segment.items,
+            ),
+        )  # fmt: skip
+        low, high = stream << 32 | head.first, stream << 32 | (head.end - 1)
+        self._link.run("DELETE FROM tail WHERE id BETWEEN ? AND ?", (low, high))
+
+    def add_blob(self, namespace: str, content: bytes, frame: bytes) -> bool:
+        cursor = self._link.run(
+            "INSERT INTO blob (namespace, content, frame) VALUES ((SELECT no FROM namespace WHERE name = ?), ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            (namespace, content, frame),
+        )
+        return cursor.rowcount == 1
+
+    def add_key(self, stream: int, key: str, seq: int) -> None:
+        self._link.run("INSERT INTO landed (stream, key, seq) VALUES (?, ?, ?)", (stream, key, seq))
+
+    def set_log(self, size: int, frontier: bytes) -> None:
+        self._link.run("UPDATE log SET size = ?, frontier = ?", (size, frontier))
+
+    def add_note(self, size: int, text: bytes) -> None:
+        self._link.run("INSERT INTO note (size, text) VALUES (?, ?)", (size, text))
+
+
+class Names:
+    """Numbers and names of streams, actors and writers, as read on one connection. Dropped after a rollback."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, StreamId] = {}
+        self._actors: dict[int, str] = {}
+        self._writers: dict[int, bytes] = {}
+        self._numbers: dict[str | bytes, int] = {}
+        self._epoch: int | None = None
+
+    def forget(self) -> None:
+        """Read everything anew."""
+        self.__init__()  # type: ignore[misc]
+
+    def epoch(self, tx: SqliteReader) -> int:
+        """Return the zero of the store's times."""
+        if self._epoch is None:
+            self._epoch = tx.facts().epoch
+        return self._epoch
+
+    def stream(self, tx: SqliteReader, number: int) -> StreamId:
+        """Return the name of a stream. Raises CorruptError."""
+        if number not in self._streams:
+            row = tx._one(  # noqa: SLF001
+                "SELECT n.name, s.kind, s.name, s.incarnation FROM stream s JOIN namespace n ON n.no = s.namespace "
+                "WHERE s.no = ?",
+                number,
+            )
+            if row is None:
+                raise CorruptError(f"stream {number} has no name")
+            self._streams[number] = StreamId(row[0], StreamKind(row[1]), row[2], row[3])
+        return self._streams[number]
+
+    def actor(self, tx: SqliteReader, number: int) -> str:
+        """Return the name of an actor. Raises CorruptError."""
+        if number not in self._actors:
+            self._actors[number] = _known(tx._one("SELECT name FROM actor WHERE no = ?", number), "actor")  # noqa: SLF001
+        return self._actors[number]
+
+    def writer(self, tx: SqliteReader, number: int) -> bytes:
+        """Return a writer's public key. Raises CorruptError."""
+        if number not in self._writers:
+            self._writers[number] = _known(tx._one("SELECT public FROM writer WHERE no = ?", number), "writer")  # noqa: SLF001
+        return self._writers[number]
+
+    def number_of_actor(self, tx: SqliteWriter, name: str) -> int:
+        """Return the number of an actor, a new one if it has none. The first is 0, which costs an entry no byte."""
+        if name not in self._numbers:
+            tx._link.run(  # noqa: SLF001
+                "INSERT INTO actor (no, name) SELECT coalesce(max(no) + 1, 0), ? FROM actor "
+                "WHERE true ON CONFLICT (name) DO NOTHING",
+                (name,),
+            )
+            self._numbers[name] = _known(tx._one("SELECT no FROM actor WHERE name = ?", name), "actor")  # noqa: SLF001
+        return self._numbers[name]
+
+    def number_of_writer(self, tx: SqliteWriter, public: bytes) -> int:
+        """Return the number of a public key, a new one if it has none."""
+        if public not in self._numbers:
+            tx._link.run(  # noqa: SLF001
+                "INSERT INTO writer (no, public) SELECT coalesce(max(no) + 1, 0), ? FROM writer "
+                "WHERE true ON CONFLICT (public) DO NOTHING",
+                (public,),
+            )
+            self._numbers[public] = _known(tx._one("SELECT no FROM writer WHERE public = ?", public), "writer")  # noqa: SLF001
+        return self._numbers[public]
+
+
+def _known(row: tuple[Any, ...] | None, what: str) -> Any:
+    if row is None:
+        raise CorruptError(f"the {what} that an entry names is missing")
+    return row[0]
+
+
+def _bounds(stream: int) -> tuple[int, int]:
+    return stream << 32, stream << 32 | SEQ
+
+
+def _object(detail: bytes) -> dict[str, Any]:
+    value = canonical.decode(detail)
+    if not isinstance(value, dict):
+        raise CorruptError("its detail is not an object")
+    return value
+
+
+def _head(row: tuple[Any, ...]) -> SegmentHead:
+    number, count, index, base, parts, digest, frontier = row
+    return SegmentHead(number & SEQ, count, index, base, parts, digest, frontier)
