@@ -267,13 +267,13 @@ class Writer:
 
 
 def messages(count: int, size: int = 1024, seed: int = 7) -> list[dict[str, Any]]:
-    """Return ``count`` messages of a session, each with ``size`` characters of content, the same for equal arguments."""
+    """Return ``count`` messages of a session, of ``size`` characters of content each, the same for equal arguments."""
     writer = Writer(seed)
     return [_message(writer, number, size) for number in range(count)]
 
 
 def tool_state(step: int) -> dict[str, Any]:
-    """Return what an agent's tools remember at a step: 0.9 KB of JSON, some 100 bytes of which move from step to step."""
+    """Return what an agent's tools remember at a step: 0.9 KB of JSON, of which 100 bytes or so change each step."""
     fixed = random.Random(11)
     moving = random.Random(1000 + step)
     tasks = [{"id": f"task-{n}", "title": f"{fixed.choice(_VERBS)} the {fixed.choice(_NOUNS)}"} for n in range(12)]

@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import itertools
 import os
+import shutil
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        args = _parser().parse_args(argv)
+        # Defaults stand here, since one on a parser would overrule an option given before the command.
+        args = _parser().parse_args(argv, argparse.Namespace(key=None, json=False, namespace=None))
     except SystemExit as stop:
         return int(stop.code or 0)
     args.key = args.key or os.environ.get(KEY_VARIABLE) or None
@@ -87,7 +90,6 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cpstore {__version__}")
-    parser.set_defaults(key=None, json=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: Any, text: str, *parents: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -120,7 +122,6 @@ def _replay_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _inspect_arguments(parser: argparse.ArgumentParser, parents: list[argparse.ArgumentParser]) -> None:
     parser.add_argument("store", metavar="STORE")
-    parser.set_defaults(command="overview", namespace=None)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=False)
     for name, module in _COMMANDS.items():
         text = (module.__doc__ or "").strip()
@@ -186,7 +187,11 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _print(line: str) -> None:
-    sys.stdout.write(revealed(line) + "\n")
+    width = shutil.get_terminal_size().columns
+    indent = " " * (len(line) - len(line.lstrip()))
+    keep = line.startswith("Look inside")  # a command is copied whole
+    parts = [line] if keep else textwrap.wrap(line, width, subsequent_indent=indent + "  ", break_on_hyphens=False) or [""]
+    sys.stdout.write("".join(revealed(part) + "\n" for part in parts))
 
 
 def _replay(args: argparse.Namespace) -> int:

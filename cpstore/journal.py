@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from cpstore.digest import Frontier, digest, leaf_hash
 from cpstore.errors import CorruptError, NotFoundError, SignatureError
 from cpstore.model.entry import Entry, Kind, StreamId, StreamKind, link_of
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from cpstore.backends.port import Backend, Reader, Writer
+    from cpstore.backends.port import Backend, Position, Reader, Writer
     from cpstore.signing.keyring import Keyring
     from cpstore.signing.keys import Signer
     from cpstore.snapshot.records import Segment, SegmentHead
@@ -25,6 +27,24 @@ if TYPE_CHECKING:
 
 NOTE_EVERY = 1000
 """Entries after which the log's head is signed anew."""
+
+
+@attrs.frozen
+class Signed:
+    """An entry that was just signed, and the very bytes: what follows needs them without spelling them again."""
+
+    entry: Entry
+    signed: bytes
+
+    @property
+    def name(self) -> bytes:
+        """The entry digest: its name outside the store."""
+        return digest(self.signed)
+
+    @property
+    def leaf(self) -> bytes:
+        """The entry's leaf hash in the log."""
+        return leaf_hash(leaf_data(self.signed, self.entry.signature, self.entry.writer))
 
 
 class Journal:
@@ -54,7 +74,7 @@ class Journal:
         step: int,
         term: int,
         detail: Mapping[str, Any] | None = None,
-    ) -> Entry:
+    ) -> Signed:
         """Return the signed entry that follows ``last``."""
         if self._signer is None:
             raise SignatureError("this store was opened without a key to sign with; open it with signer=")
@@ -73,16 +93,16 @@ class Journal:
             packs=packs(prev, time, addition.segments, addition.blocks),
             detail=detail,
         )
-        return entry.signed(self._signer.sign(pae(entry.body(self.origin, prev))))
+        signed = pae(entry.body(self.origin, prev))
+        return Signed(entry.signed(self._signer.sign(signed)), signed)
 
-    def append(self, tx: Writer, number: int, entry: Entry, last: Entry | None, addition: Addition) -> Entry:
-        """Write an entry with all it adds. The caller has compared the stream's position with ``last``."""
-        size, packed = tx.log()
-        frontier = _frontier(size, packed)
-        if size and size % NOTE_EVERY == 0:
+    def append(self, tx: Writer, number: int, made: Signed, addition: Addition, position: Position) -> Entry:
+        """Write an entry with all it adds. The caller has compared the stream's ``position`` with what it follows."""
+        frontier = _frontier(position.size, position.frontier)
+        if position.size and position.size % NOTE_EVERY == 0:
             self._note(tx, frontier)
-        frontier.append(self.leaf(entry, link_of(last)))
-        entry = entry.at_leaf(size)
+        frontier.append(made.leaf)
+        entry = made.entry.at_leaf(position.size)
         tx.add_entry(number, entry)
         for content, frame in addition.blobs.items():
             if not tx.add_blob(entry.stream.namespace, content, frame) and tx.blob(

@@ -139,6 +139,7 @@ class SqliteBackend:
                     yield writer
                 finally:
                     writer.open = False
+            link.pages += writer.pages
             if not self._external:
                 link.checkpoint(WAL_PAGES)
 
@@ -290,6 +291,7 @@ class Link:
     def __init__(self, target: str, uri: str) -> None:
         self.target = target
         self.names = Names()
+        self.pages = 0
         self._pid = os.getpid()
         self._busy = False
         try:
@@ -326,12 +328,12 @@ class Link:
             self._busy = False
 
     def checkpoint(self, pages: int) -> None:
-        """Move the write-ahead log into the file if it has that many pages. Never waits; called under the lock."""
-        try:
-            size = os.stat(self.target + "-wal").st_size  # noqa: PTH116
-        except OSError:
-            return
-        if size >= pages * PAGE_SIZE:
+        """Move the write-ahead log into the file once this connection has written that many pages to it.
+
+        Never waits; called under the lock. The size of the log's file says nothing: it is reused from its start.
+        """
+        if self.pages >= pages:
+            self.pages = 0
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

@@ -207,7 +207,14 @@ class SqliteReader:
 
 
 class SqliteWriter(SqliteReader):
-    """One write transaction, under the lock file."""
+    """One write transaction, under the lock file. ``pages`` estimates what it adds to the write-ahead log."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(link)
+        self.pages = 4
+
+    def _add(self, *parts: bytes) -> None:
+        self.pages += 1 + sum(map(len, parts)) // 4096
 
     def position(self, stream: int | None) -> Position:
         low, high = _bounds(stream or 0)
@@ -249,10 +256,12 @@ class SqliteWriter(SqliteReader):
         )
 
     def add_block(self, stream: int, seq: int, block: bytes) -> None:
+        self._add(block)
         self._link.run("INSERT INTO tail (id, block) VALUES (?, ?)", (stream << 32 | seq, block))
 
     def add_segment(self, stream: int, segment: Segment) -> None:
         head = segment.head
+        self._add(segment.ops, segment.items)
         self._link.run(
             "INSERT INTO segment (id, count, number, base, digest, frontier, parts, ops, items) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -265,6 +274,7 @@ class SqliteWriter(SqliteReader):
         self._link.run("DELETE FROM tail WHERE id BETWEEN ? AND ?", (low, high))
 
     def add_blob(self, namespace: str, content: bytes, frame: bytes) -> bool:
+        self._add(frame)
         cursor = self._link.run(
             "INSERT INTO blob (namespace, content, frame) VALUES ((SELECT no FROM namespace WHERE name = ?), ?, ?) "
             "ON CONFLICT DO NOTHING",

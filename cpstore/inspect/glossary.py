@@ -34,7 +34,7 @@ def answer(asked: Asked) -> tuple[dict[str, Any], int]:
 def show(value: dict[str, Any]) -> None:
     """Print it."""
     found = value["checkpoint"]
-    say(f"{visible(found['lineage'])}@{found['revision']}: lock {value['digest'][:16]}…")
+    say(f"{visible(found['lineage'])}@{found['revision']}: lock {value['digest']}")
     if not value["bindings"]:
         say("no bindings in force")
         return

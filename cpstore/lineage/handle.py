@@ -17,7 +17,7 @@ from cpstore.lineage import look
 from cpstore.lineage.edit import Edit
 from cpstore.lineage.request import Request, Terms, changes_digest
 from cpstore.model.checkpoint import Checkpoint
-from cpstore.model.entry import Entry, Kind, StreamId, StreamKind, link_of
+from cpstore.model.entry import Entry, Kind, StreamId, StreamKind
 from cpstore.model.fork import Citation
 from cpstore.model.names import check_name
 from cpstore.rules import forks, revisions
@@ -28,7 +28,7 @@ from cpstore.snapshot.writer import SnapshotWriter, detach
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cpstore.journal import Journal
+    from cpstore.journal import Journal, Signed
     from cpstore.lineage.opened import OpenLineages
     from cpstore.model.binding import Binding, Directive, Retirement, Supersession
     from cpstore.model.glossary import Change, Glossary
@@ -255,16 +255,16 @@ class Lineage:
                 writer = self._writer(reading)
                 addition = add(writer)
                 reading.__exit__(None, None, None)
-                entry, last = self._entry(Kind.CHECKPOINT, request, addition, change, head + 1), opened.last
-                self._land(entry, last, addition, request.key)
+                made = self._sign(Kind.CHECKPOINT, request, addition, change, head + 1)
+                self._land(made, addition, request.key)
             except BaseException:
                 opened.forget()
                 raise
             if change is not None:
                 opened.glossary = glossary_rules.apply(held, change, request.step)
-            self._seen = entry.revision
+            self._seen = made.entry.revision
         self._lineages.used(opened)
-        return Checkpoint.of(entry, self._journal.digest(entry, link_of(last)))
+        return Checkpoint.of(made.entry, made.name)
 
     def _prepare(self, request: Request, reading: Reading) -> Checkpoint | None:
         """Look at the store where memory does not suffice; return the checkpoint that this request made already."""
@@ -316,9 +316,9 @@ class Lineage:
         opened = self._opened
         return lambda content: None if opened.reading is None else opened.reading.blob(content)
 
-    def _entry(
+    def _sign(
         self, kind: Kind, request: Request, addition: Addition, change: Change | None, revision: int, **more: Any
-    ) -> Entry:
+    ) -> Signed:
         last = self._opened.last
         term = 0 if last is None else last.term
         detail: dict[str, Any] = dict(more)
@@ -333,24 +333,27 @@ class Lineage:
             self._stream, last, kind, addition, revision=revision, step=request.step, term=term, detail=detail or None
         )
 
-    def _land(self, entry: Entry, last: Entry | None, addition: Addition, key: str | None) -> None:
+    def _land(self, made: Signed, addition: Addition, key: str | None) -> None:
         """Write a signed entry, if its stream is still where it was when the entry was made."""
         opened = self._opened
         try:
             with self._journal.backend.write() as tx:
-                number = opened.number
+                number, position = opened.number, tx.position(opened.number)
                 if number is None and tx.stream(self._stream) is None:
                     number = tx.add_stream(self._stream)
-                elif number is None or _moved(tx.position(number), last):
+                elif number is None or _moved(position, opened.last):
                     self._conflict(tx.last(tx.stream(self._stream) or 0))
                 assert number is not None  # noqa: S101
-                entry = self._journal.append(tx, number, entry, last, addition)
+                entry = self._journal.append(tx, number, made, addition, position)
                 if key is not None:
                     tx.add_key(number, key, entry.seq)
         except StorageError as error:
-            name = self._journal.digest(entry, link_of(last)).hex()
             raise StorageError(
-                error.problem, namespace=self.namespace, stream=self.id, seq=entry.seq, entry=name
+                error.problem,
+                namespace=self.namespace,
+                stream=self.id,
+                seq=made.entry.seq,
+                entry=made.name.hex(),
             ) from error
         opened.number, opened.last = number, entry
 
@@ -383,10 +386,10 @@ class Lineage:
                     )
                 reading.__exit__(None, None, None)
                 request = Request(entry.step, Terms(), None, None, lambda: b"")
-                signed = self._entry(
+                made = self._sign(
                     Kind.FORK, request, addition, plan.change, 1, parent=citation.to_value(), **plan.extra()
                 )
-                self._land(signed, None, addition, None)
+                self._land(made, addition, None)
             except RevisionConflictError as error:
                 opened.forget()
                 raise ConflictError(f"lineage {self.id!r} exists already; fork to another id") from error

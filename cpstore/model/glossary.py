@@ -64,7 +64,7 @@ class Glossary:
 
     @property
     def digest(self) -> bytes:
-        """The lock: 32 bytes, SHA-256 of ``cpstore/glossary/v1\\n`` and the canonical JSON array of ``task_wide``.
+        """The lock: 32 bytes, the SHA-256 of ``DOMAIN`` and the canonical JSON array of ``task_wide``.
 
         Raises InvalidStateError if a binding is malformed.
         """
@@ -165,10 +165,8 @@ class Reread:
         """Read what ``to_value`` wrote. Raises CorruptError for anything else."""
         fields = exact(value, "reread", "directive", "now", "symbol", "then")
         subject = stored(Retirement(fields["symbol"], Directive.from_value(fields["directive"])), "reread")
-        now = fields["now"] and hex_digest(fields["now"], "reread")
-        if type(now) is not str:
-            raise CorruptError(f"a stored reread has no digest, but {now!r:.100}")
-        return cls(subject.symbol, hex_digest(fields["then"], "reread"), now, subject.directive)
+        then, now = hex_digest(fields["then"], "reread"), _digest_or_none(fields["now"], "reread")
+        return cls(subject.symbol, then, now, subject.directive)
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -179,8 +177,11 @@ def _list(value: Any, what: str) -> list[Any]:
 
 def _bound(value: Any, what: str, subject: str) -> tuple[dict[str, Any], str]:
     order = exact(value, what, "before", "directive", subject)
-    before = order.pop("before")
-    return order, before if before == "" else hex_digest(before, what)
+    return order, _digest_or_none(order.pop("before"), what)
+
+
+def _digest_or_none(value: Any, what: str) -> str:
+    return "" if value == "" else hex_digest(value, what)
 
 
 def _rising(symbols: list[str], what: str) -> None:

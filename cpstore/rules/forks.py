@@ -12,9 +12,7 @@ def check(child: str, *, exists: bool) -> None:
         raise ConflictError(f"lineage {child!r} exists already; fork to another id")
 
 
-def plan(  # noqa: PLR0913
-    child: str, *, exists: bool, parent: str, revision: int, head: int, entry: str
-) -> Citation:
+def plan(child: str, *, exists: bool, parent: str, revision: int, head: int, entry: str) -> Citation:
     """Return what the fork cites: ``entry`` is the digest (hex) of the entry that made the parent's ``revision``.
 
     ``head`` is the parent's newest revision. Raises ConflictError if the child's id is taken, NotFoundError if the

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from cpstore.model.glossary import Glossary
 
 
-def check(  # noqa: PLR0913
+def check(
     held: Glossary,
     step: int,
     define: tuple[Binding, ...],

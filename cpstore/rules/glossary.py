@@ -20,7 +20,7 @@ SHOWN = 200
 """Characters of a definition or constraint that a difference shows; the rest is named by its digest."""
 
 
-def advance(  # noqa: PLR0913
+def advance(
     held: Glossary,
     *,
     step: int,
@@ -113,7 +113,7 @@ class ForkGlossary:
         return {"reread": [reread.to_value() for reread in self.rereads]} if self.rereads else {}
 
 
-def fork_glossary(  # noqa: PLR0913
+def fork_glossary(
     then: Glossary,
     head: Glossary,
     *,
@@ -139,12 +139,11 @@ def fork_glossary(  # noqa: PLR0913
     shifts = _shifts(then, Glossary(draft.after.values()))
     rereads = []
     for old, new in shifts:
-        directive = reread.get(old.symbol)
-        reason = _unsettled(old, new, directive)
-        if reason or directive is None:
+        reason = _unsettled(old, new, reread.get(old.symbol))
+        if reason:
             draft.differ(old.symbol, describe(old), describe(new) if new else "", reason)
         else:
-            rereads.append(Reread(old.symbol, _name(old), _name(new), directive))
+            rereads.append(Reread(old.symbol, _name(old), _name(new), reread[old.symbol]))
     draft.refuse(where, "supersede back to the old meaning, or pass reread={symbol: Directive}")
     idle = ", ".join(sorted(repr(symbol) for symbol in set(reread) - {old.symbol for old, _ in shifts}))
     if idle:
@@ -267,8 +266,7 @@ class _Draft:
 
     def refuse(self, where: str, advice: str = "") -> None:
         if self._differences:
-            reasons = "; ".join(sorted(set(self._reasons)))
-            said = f"{reasons}; {advice}" if reasons and advice else reasons
+            said = "; ".join(filter(None, [*sorted(set(self._reasons)), advice]))
             raise SemanticDriftError(where, sorted(set(self._differences)), said)
 
     def change(self) -> Change:

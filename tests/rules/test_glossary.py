@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,7 +103,7 @@ def test_the_order_of_definitions_does_not_matter(bindings: list[Binding], rando
     mixed = bindings.copy()
     random.shuffle(mixed)
 
-    outcomes = []
+    outcomes: list[object] = []
     for order in (bindings, mixed):
         try:
             outcomes.append(glossary.advance(Glossary(()), step=1, define=order, where="a"))
@@ -128,7 +129,7 @@ def test_folding_the_recorded_changes_gives_what_was_in_force(calls: list[dict[s
 def test_no_agent_ever_changes_or_drops_a_locked_binding(calls: list[dict[str, Any]]) -> None:
     held, _ = play(calls)
 
-    for before, after in zip(held, held[1:], strict=False):
+    for before, after in itertools.pairwise(held):
         assert set(before.task_wide) <= set(after.task_wide)
 
 
