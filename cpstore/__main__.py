@@ -187,10 +187,11 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _print(line: str) -> None:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
     width = shutil.get_terminal_size().columns
-    indent = " " * (len(line) - len(line.lstrip()))
-    keep = line.startswith("Look inside")  # a command is copied whole
-    parts = [line] if keep else textwrap.wrap(line, width, subsequent_indent=indent + "  ", break_on_hyphens=False) or [""]
+    parts = textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+    if not parts or line.startswith("Look inside"):  # a command is copied whole
+        parts = [line]
     sys.stdout.write("".join(revealed(part) + "\n" for part in parts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from cpstore.store import Store, open_store
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from cpstore.lineage import Lineage
     from cpstore.signing.keys import Signer
@@ -120,15 +121,18 @@ def _verify(store: Store, path: str | os.PathLike[str], say: Callable[[str], Non
         say(f"   {finding.severity}: {finding.text}")
     verdict = "good" if report.good else "DAMAGED"
     say(f"   {report.entries} entries in {report.lineages} lineages: {verdict}; the log's root is {report.root[:16]}…")
-    full = sum(len(repr(store.lineage(name).load(one.revision))) for name, one in _revisions(store))
-    say(f"   All states written out take {full:,} bytes; the file has {Path(path).stat().st_size:,}, tables included.")
+    states = [store.lineage(record.id).load(at) for record in store.lineages() for at in _revisions(store, record.id)]
+    full, sizes = sum(len(json.dumps(state)) for state in states), store.stats()
+    kept = sizes["tail_bytes"] + sizes["segment_bytes"] + sizes["shared_bytes"]
+    say(f"   The {len(states)} states written out take {full:,} bytes; what is kept of them takes {kept:,}.")
+    say(f"   The file has {sizes['file_bytes']:,} with signatures, indexes and room to grow.")
     say("")
     say(f"Look inside:  python -m cpstore inspect {path}")
     return report.good
 
 
-def _revisions(store: Store) -> Iterable[tuple[str, Any]]:
-    return [(record.id, one) for record in store.lineages() for one in store.lineage(record.id).history()]
+def _revisions(store: Store, lineage: str) -> list[int]:
+    return [checkpoint.revision for checkpoint in store.lineage(lineage).history()]
 
 
 def _refused(kind: type[CheckpointStoreError], act: Callable[[], object], say: Callable[[str], None]) -> None:

@@ -99,7 +99,7 @@ class Journal:
     def append(self, tx: Writer, number: int, made: Signed, addition: Addition, position: Position) -> Entry:
         """Write an entry with all it adds. The caller has compared the stream's ``position`` with what it follows."""
         frontier = _frontier(position.size, position.frontier)
-        if position.size and position.size % NOTE_EVERY == 0:
+        if position.size and position.size % NOTE_EVERY == 0 and self.backend.durable:
             self._note(tx, frontier)
         frontier.append(made.leaf)
         entry = made.entry.at_leaf(position.size)
@@ -125,7 +125,7 @@ class Journal:
             newest = tx.last_note()
         if not size or (newest is not None and newest[0] >= size):
             return None if newest is None else newest[1]
-        with self.backend.write() as writer:
+        with self.backend.write(durable=True) as writer:
             return self._note(writer, _frontier(*writer.log()))
 
     def _note(self, tx: Writer, frontier: Frontier) -> bytes | None:
@@ -162,6 +162,7 @@ class Reading:
         self.namespace = namespace
         self._manager: Any = None
         self._tx = tx
+        self._heads: dict[StreamId, tuple[int, Entry]] = {}
         self._sources: dict[StreamId, Source] = {}
 
     def __enter__(self) -> Reading:
@@ -170,7 +171,7 @@ class Reading:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._sources = {}
+        self._heads, self._sources = {}, {}
         self._tx = None
         manager, self._manager = self._manager, None
         if manager is not None:
@@ -200,14 +201,16 @@ class Reading:
         return entry
 
     def last(self, stream: StreamId) -> tuple[int, Entry] | None:
-        """Return number and newest entry of a stream, verified; None if there is no such stream."""
-        number = self.tx.stream(stream)
-        entry = None if number is None else self.tx.last(number)
-        if number is None:
-            return None
-        if entry is None:
-            raise CorruptError(f"{stream}: the stream has no entries; run verify")
-        return number, self.checked(number, entry)
+        """Return number and newest entry of a stream, verified once; None if there is no such stream."""
+        if stream not in self._heads:
+            number = self.tx.stream(stream)
+            entry = None if number is None else self.tx.last(number)
+            if number is None:
+                return None
+            if entry is None:
+                raise CorruptError(f"{stream}: the stream has no entries; run verify")
+            self._heads[stream] = number, self.checked(number, entry)
+        return self._heads[stream]
 
     def source(self, stream: StreamId) -> Source:
         """Return the authenticated bytes of a stream. Raises NotFoundError, CorruptError, SignatureError."""

@@ -95,12 +95,9 @@ def _recognise(journal: Journal) -> None:
         if newest is not None:
             open_head(newest[1], journal.keyring, journal.origin)
             return
-        for kind in StreamKind:
-            for number, _ in tx.streams(kind):
-                entry = tx.last(number)
-                if entry is not None:
-                    reading.checked(number, entry)
-                    return
+        found = tx.any_entry()
+        if found is not None:
+            reading.checked(*found)
 
 
 @attrs.frozen

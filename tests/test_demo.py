@@ -21,7 +21,11 @@ def told(tmp_path):
 def test_it_shows_the_refusals_in_their_own_words(told):
     text = "\n".join(told)
 
-    for part in ("SemanticDriftError: default/invoice-42@7: refused", "RevisionConflictError: lineage 'invoice-42'", "timeout"):
+    for part in (
+        "SemanticDriftError: default/invoice-42@7: refused",
+        "RevisionConflictError: lineage 'invoice-42'",
+        "timeout",
+    ):
         assert part in text
     assert text.count("Nothing was written") == 3
 

@@ -21,7 +21,12 @@ def started(*argv, cwd=None, **more):
     """Run the command line in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
     return subprocess.run(
-        [sys.executable, "-m", "cpstore", *map(str, argv)], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "cpstore", *map(str, argv)],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -48,8 +53,10 @@ def test_the_version_is_that_of_the_package(capsys):
 @pytest.mark.parametrize(
     "argv",
     [
-        [], ["no-such"], ["inspect"], ["inspect", "a.db", "no-such"], ["inspect", "a.db", "show"], ["inspect", "a.db", "diff", "a@1"],
-        ["inspect", "a.db", "log", "--limit", "many"], ["replay"], ["replay", "--interleave", "0", "x"], ["init"], ["--k", "x", "demo"],
+        [], ["no-such"], ["inspect"], ["inspect", "a.db", "no-such"], ["inspect", "a.db", "show"],
+        ["inspect", "a.db", "diff", "a@1"],
+        ["inspect", "a.db", "log", "--limit", "many"], ["replay"], ["replay", "--interleave", "0", "x"],
+        ["init"], ["--k", "x", "demo"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -58,7 +65,9 @@ def test_a_wrong_usage_is_exit_code_2(argv, capsys):
     assert "usage:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["inspect", "--help"], ["inspect", "a.db", "verify", "--help"], ["replay", "-h"]])
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["inspect", "--help"], ["inspect", "a.db", "verify", "--help"], ["replay", "-h"]]
+)
 def test_help_is_no_error(argv, capsys):
     assert main(argv) == 0
     assert "usage:" in capsys.readouterr().out
@@ -156,7 +165,13 @@ def test_without_a_key_of_its_own_a_user_cannot_verify(path, tmp_path):
 
 
 def test_an_unknown_lineage_or_revision_is_a_wrong_usage(path, capsys):
-    for argv in (["show", "none"], ["show", "task@7"], ["log", "none"], ["glossary", "none"], ["diff", "task@1", "task@9"]):
+    for argv in (
+        ["show", "none"],
+        ["show", "task@7"],
+        ["log", "none"],
+        ["glossary", "none"],
+        ["diff", "task@1", "task@9"],
+    ):
         assert main(["inspect", str(path), *argv]) == 2
     assert capsys.readouterr().err.count("\n") == 5
 
@@ -193,7 +208,10 @@ def test_importing_the_package_or_printing_json_needs_no_rich(path):
         "sys.exit('rich' in sys.modules or 'sqlite_utils' in sys.modules)"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code, str(path)], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        timeout=60,
     )
 
     assert ran.returncode == 0

@@ -13,9 +13,17 @@ from cpstore.__main__ import main
 
 
 def made(name, count, *, cut=None, size=40):
-    messages = [{"role": "user" if n % 2 else "assistant", "content": f"{name} says {n} " + "x" * size} for n in range(count)]
+    messages = [
+        {"role": "user" if n % 2 else "assistant", "content": f"{name} says {n} " + "x" * size} for n in range(count)
+    ]
     acts = [] if cut is None else [{"op": "compact", "at": cut}]
-    return {"id": name, "messages": messages, "step_ends": list(range(1, count + 1)), "state_ops": acts, "license": "MIT"}
+    return {
+        "id": name,
+        "messages": messages,
+        "step_ends": list(range(1, count + 1)),
+        "state_ops": acts,
+        "license": "MIT",
+    }
 
 
 RUNS = [made("one", 7), made("two", 9, cut=5), made("three", 1)]
@@ -51,7 +59,9 @@ def states(run):
         yield {"messages": live, "step": step}
 
 
-@pytest.mark.parametrize("options", [[], ["--edit"], ["--interleave", "2"], ["--edit", "--interleave", "9"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [[], ["--edit"], ["--interleave", "2"], ["--edit", "--interleave", "9"]], ids=" ".join
+)
 def test_every_revision_is_the_state_that_the_file_describes(file, tmp_path, options, capsys):
     code, (one,) = table(capsys, file, "--into", tmp_path / "kept.db", *options)
 
@@ -77,7 +87,9 @@ def test_unique_messages_are_counted_once_a_trajectory(tmp_path, capsys):
 
     _, (one,) = table(capsys, tmp_path / "r.jsonl")
 
-    assert one["unique_bytes"] == 2 * sum(len(json.dumps(message, separators=(",", ":"))) for message in run["messages"][:3])
+    assert one["unique_bytes"] == 2 * sum(
+        len(json.dumps(message, separators=(",", ":"))) for message in run["messages"][:3]
+    )
 
 
 def test_the_size_on_disk_is_that_of_the_closed_file(file, tmp_path, capsys):
@@ -94,7 +106,8 @@ def test_the_floor_is_compressed_messages_and_96_bytes_a_checkpoint(file, capsys
         compression_params=zstandard.ZstdCompressionParameters.from_level(19, window_log=27, enable_ldm=True)
     )
     packed = [
-        len(hard.compress("\n".join(json.dumps(m, separators=(",", ":")) for m in run["messages"]).encode())) for run in RUNS
+        len(hard.compress("\n".join(json.dumps(m, separators=(",", ":")) for m in run["messages"]).encode()))
+        for run in RUNS
     ]
     assert one["floor_bytes"] == sum(packed) + 96 * 17
     assert one["disk_to_floor"] == round(one["disk_bytes"] / one["floor_bytes"], 3)

@@ -51,6 +51,10 @@ class Reader(Protocol):
         ...
 
     def last(self, stream: int) -> Entry | None: ...
+    def any_entry(self) -> tuple[int, Entry] | None:
+        """Return some entry of the store with the number of its stream, None if there is none."""
+        ...
+
     def entry(self, stream: int, seq: int) -> Entry | None: ...
     def entries(self, stream: int, first: int, last: int, *, newest_first: bool = False) -> Iterator[Entry]:
         """Yield the entries with first <= seq <= last, lazily, a page of rows at a time."""
@@ -138,6 +142,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def durable(self) -> bool:
+        """Whether every transaction survives power loss once it has ended."""
+        ...
+
+    @property
     def engine(self) -> str:
         """The database engine's version, and whether it is sound."""
         ...
@@ -147,8 +156,10 @@ class Backend(Protocol):
         ...
 
     def read(self) -> AbstractContextManager[Reader]: ...
-    def write(self, timeout: float | None = None) -> AbstractContextManager[Writer]:
+    def write(self, timeout: float | None = None, *, durable: bool = False) -> AbstractContextManager[Writer]:
         """Open a write transaction, committed when the block ends normally, rolled back otherwise.
+
+        ``durable``: when it has ended, it and all before it survive power loss, whatever the store's durability.
 
         ``timeout`` is in seconds; None waits as long as the backend was opened with. Raises BusyError, with the
         holder's name where it is known, StorageError, SchemaTooNewError.

@@ -112,6 +112,11 @@ class SqliteBackend:
         """The path of the file."""
         return self.path
 
+    @property
+    def durable(self) -> bool:
+        """Whether every transaction survives power loss once it has ended."""
+        return self._durability == "full"
+
     # --- transactions ----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
@@ -126,13 +131,13 @@ class SqliteBackend:
                 reader.open = False
 
     @contextlib.contextmanager
-    def write(self, timeout: float | None = None) -> Iterator[SqliteWriter]:
+    def write(self, timeout: float | None = None, *, durable: bool = False) -> Iterator[SqliteWriter]:
         """Open a write transaction under the lock file; committed if the block ends normally."""
         if self.read_only:
             raise StorageError(f"{self.path} is open for reading only")
         link = self._link()
         with self._lock.held(self._timeout if timeout is None else timeout):
-            with link.transaction("BEGIN IMMEDIATE"):
+            with self._synced(link, durable), link.transaction("BEGIN IMMEDIATE"):
                 self._same_schema(link)
                 writer = SqliteWriter(link)
                 try:
@@ -142,6 +147,18 @@ class SqliteBackend:
             link.pages += writer.pages
             if not self._external:
                 link.checkpoint(WAL_PAGES)
+
+    @contextlib.contextmanager
+    def _synced(self, link: Link, durable: bool) -> Iterator[None]:  # noqa: FBT001
+        """Make one transaction durable in a store that is not, and with it all before it in the same log."""
+        if not durable or self._durability == "full":
+            yield
+            return
+        link.run("PRAGMA synchronous = FULL")
+        try:
+            yield
+        finally:
+            link.run(f"PRAGMA synchronous = {self._durability.upper()}")
 
     def close(self) -> None:
         """Close all connections. The last one empties the write-ahead log, under the lock."""

@@ -71,6 +71,10 @@ class SqliteReader:
         low, high = _bounds(stream)
         return self._entry(self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", low, high))
 
+    def any_entry(self) -> tuple[int, Entry] | None:
+        row = self._one(_ENTRY + "ORDER BY id LIMIT 1")
+        return None if row is None else (row[0] >> 32, self._made(row))
+
     def entry(self, stream: int, seq: int) -> Entry | None:
         return self._entry(self._one(_ENTRY + "WHERE id = ?", stream << 32 | seq)) if 0 < seq <= SEQ else None
 

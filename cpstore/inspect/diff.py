@@ -131,5 +131,6 @@ def _row(change: dict[str, Any], name: str) -> tuple[str, ...]:
 def _shown(value: Any) -> str:
     if isinstance(value, dict) and {"symbol", "definition", "authority"} <= value.keys():
         parts = [value["definition"], value["constraint"], value["scope"], value["authority"]]
+        parts.append(f"step {value['established_at_step']}")
         return ", ".join(visible(part) for part in parts if part)
     return brief(value)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _REMOTE = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "afs", "ceph", "gluster", "lustre", "vboxsf", "virtiofs", "drvfs")
 _BIG_WAL = 64 << 20
-_ALONE = "cpstore's own lock file closes the race; let no other program write or checkpoint this file"
+_ALONE = "use a Python with SQLite 3.51.3 or later (or 3.50.7, 3.44.6), then other programs may write the file too"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -47,7 +47,8 @@ def show(value: dict[str, Any]) -> None:
     else:
         for at, line in enumerate(value["lineages"]):
             say(*([""] if at else []), visible(line["lineage"]))
-            table(("rev", "step", "when", "kind", "by", "notes"), map(_row, line["revisions"]), right=("rev", "step"))
+            rows = map(_row, line["revisions"])
+            table(("rev", "step", "when", "kind", "by", "notes"), rows, right=("rev", "step"), whole=("when",))
             if line["older"]:
                 say(f"… {line['older']} older, --limit 0 shows all")
 
@@ -74,10 +75,11 @@ def _drawn(name: str, known: dict[str, Any], forks: dict[str, list[tuple[int, st
     children = sorted(forks.get(name, []), reverse=True)
     yield f"{left}{visible(name)}"
     for found in line["revisions"]:
+        revision, step, *rest = _row(found)
         while children and children[0][0] >= found["revision"]:
             yield from _drawn(children.pop(0)[1], known, forks, left + "│ ")
             yield f"{left}├─╯"
-        yield f"{left}● {found['revision']}  {'  '.join(part for part in _row(found)[1:] if part)}"
+        yield f"{left}● {revision}  step {step}  {'  '.join(part for part in rest if part)}"
     for _, child in children:
         yield from _drawn(child, known, forks, left + "│ ")
         yield f"{left}├─╯"

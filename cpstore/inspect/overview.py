@@ -60,9 +60,10 @@ def show(value: dict[str, Any]) -> None:
         say("no lineages yet")
         return
     table(
-        ("lineage", "namespace", "head", "step", "when", "kind", "by"),
+        ("lineage", "namespace", "head", "step", "when", "kind"),
         [_row(line) for line in value["lineages"]],
         right=("head", "step"),
+        whole=("when",),
     )
     for line in value["lineages"]:
         if line["error"]:
@@ -73,6 +74,5 @@ def _row(line: dict[str, Any]) -> tuple[str, ...]:
     head = line["head"]
     name, namespace = visible(line["lineage"]), visible(line["namespace"])
     if head is None:
-        return name, namespace, "?", "?", "?", "damaged", "?"
-    when, actor = moment(head["time"]), visible(head["actor"])
-    return name, namespace, str(head["revision"]), str(head["step"]), when, head["kind"], actor
+        return name, namespace, "?", "?", "?", "damaged"
+    return name, namespace, str(head["revision"]), str(head["step"]), moment(head["time"]), head["kind"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that move the cursor, reorder the line, or cannot be seen."""
@@ -120,6 +120,14 @@ def say(*lines: str) -> None:
         out.print(line, soft_wrap=True)
 
 
+def _print(shape: RenderableType) -> None:
+    """Print what rich lays out, without the blanks that it fills lines with."""
+    out = console()
+    with out.capture() as laid:
+        out.print(shape)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in laid.get().splitlines()))
+
+
 def fields(rows: Iterable[tuple[str, str]]) -> None:
     """Print names and values, aligned."""
     from rich.table import Table
@@ -129,21 +137,24 @@ def fields(rows: Iterable[tuple[str, str]]) -> None:
     grid.add_column(overflow="fold")
     for name, value in rows:
         grid.add_row(name, _cell(value))
-    console().print(grid)
+    _print(grid)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> None:
-    """Print a table; the columns named in ``right`` are numbers. Long cells are folded, never cut."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = (), whole: Iterable[str] = ()
+) -> None:
+    """Print a table; columns named in ``right`` are numbers. Long cells are folded, never cut, ``whole`` ones last."""
     from rich import box
     from rich.table import Table
 
     numbers = frozenset(right)
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    unfolded = numbers.union(whole)
+    grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
     for name in columns:
-        grid.add_column(name, justify="right" if name in numbers else "left", overflow="fold", no_wrap=name in numbers)
+        grid.add_column(name, justify="right" if name in numbers else "left", overflow="fold", no_wrap=name in unfolded)
     for row in rows:
         grid.add_row(*map(_cell, row))
-    console().print(grid)
+    _print(grid)
 
 
 def _cell(text: str) -> Any:
@@ -163,4 +174,4 @@ def progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total: bar.update(task, completed=done, total=total or None)

@@ -51,7 +51,7 @@ def show(value: dict[str, Any]) -> None:
         ("by", visible(found["actor"])),
         ("state root", found["state"]),
         ("entry", found["entry"]),
-        ("glossary", f"{len(value['glossary']['symbols'])} bindings, lock {value['glossary']['digest']}"),
+        ("glossary", f"{len(value['glossary']['symbols'])} in force, lock {value['glossary']['digest']}"),
     ]
     if parent:
         rows.append(("forked from", f"{visible(parent['lineage'])}@{parent['revision']}"))

@@ -107,6 +107,7 @@ class SnapshotWriter:
         self._base_size = 0
         self._cost = 0
         self._due = True
+        self._hashed = 0
         self._blobs: dict[bytes, bytes] = {}
 
     @classmethod
@@ -144,7 +145,8 @@ class SnapshotWriter:
     @property
     def weight(self) -> int:
         """Bytes of memory that keeping this writer costs, roughly."""
-        return (CONTEXT_BYTES if self._encoder else 0) + len(self._raw or b"") + 3 * self._open.size + 20_000
+        tree = 4 * max(self._base_size, BASE_MIN) + 64 * self._hashed
+        return (CONTEXT_BYTES if self._encoder else 0) + len(self._raw or b"") + 3 * self._open.size + tree
 
     # --- what an entry can add -------------------------------------------------------------------------------
 
@@ -186,6 +188,7 @@ class SnapshotWriter:
         return self._read().fetch(enc) if frame is None else decompress(frame)
 
     def _hashes(self, node: List) -> list[bytes]:
+        self._hashed += node.count
         return [item_hash(item) for item in self._items(node.runs)]
 
     def _items(self, runs: Sequence[Run]) -> list[bytes]:

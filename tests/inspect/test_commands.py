@@ -33,7 +33,7 @@ def test_the_overview_for_people_names_lineages_heads_and_engine(run, path):
     ran = run("inspect", path)
 
     assert ran.code == 0
-    for text in ("task/worker", "other", "planner", "SQLite", "trusted key"):
+    for text in ("task/worker", "other", "checkpoint", "SQLite", "trusted key"):
         assert text in ran.out
 
 
@@ -71,14 +71,25 @@ def test_the_log_names_forks_keys_and_changes_of_the_glossary(run, path):
 def test_the_graph_joins_a_fork_to_the_revision_it_left(run, path):
     ran = run("inspect", path, "log", "--graph")
 
-    lines = [" ".join(line.split()[:2 + line.startswith("│")]) for line in ran.out.splitlines()]
+    lines = [" ".join(line.split()[: 2 + line.startswith("│")]) for line in ran.out.splitlines()]
     assert lines == ["task", "● 3", "│ task/worker", "│ ● 2", "│ ● 1", "├─╯", "● 2", "● 1"]
 
 
 def test_the_graph_keeps_forks_that_left_below_the_limit():
     def line(name, revisions, parent=None):
-        rows = [{"revision": n, "step": n, "time": 0, "kind": "checkpoint", "actor": "a", "parent": None,
-                 "changes_glossary": False, "key": None} for n in revisions]
+        rows = [
+            {
+                "revision": n,
+                "step": n,
+                "time": 0,
+                "kind": "checkpoint",
+                "actor": "a",
+                "parent": None,
+                "changes_glossary": False,
+                "key": None,
+            }
+            for n in revisions
+        ]
         rows[-1]["parent"] = parent
         return {"lineage": name, "revisions": rows, "older": revisions[-1] - 1}
 
@@ -129,7 +140,11 @@ def test_the_glossary_names_who_settled_a_term_and_on_what_order(run, path):
 
     assert term["constraint"] == "unit: seconds"
     assert (term["settled"]["lineage"], term["settled"]["revision"], term["settled"]["actor"]) == ("task", 3, "planner")
-    assert term["settled"]["directive"] == {"authority": "user", "reference": "message 3", "text": "seconds from now on"}
+    assert term["settled"]["directive"] == {
+        "authority": "user",
+        "reference": "message 3",
+        "text": "seconds from now on",
+    }
 
 
 def test_the_glossary_of_an_older_revision_is_the_one_of_then(run, path):
@@ -175,7 +190,12 @@ def test_the_doctor_looks_at_engine_files_key_and_file_system(run, path):
     ran = run("inspect", path, "doctor", "--json")
 
     assert [line["what"] for line in ran.value["checks"]] == [
-        "engine", "store file", "write-ahead log", "key file", "key apart from store", "file system",
+        "engine",
+        "store file",
+        "write-ahead log",
+        "key file",
+        "key apart from store",
+        "file system",
     ]
 
 
@@ -194,7 +214,10 @@ def test_the_doctor_warns_of_a_key_beside_the_store(run, tmp_path):
     run("keygen", "--out", key)
     run("--key", key, "init", tmp_path / "a.db")
 
-    lines = {line["what"]: line for line in run("inspect", tmp_path / "a.db", "--key", key, "doctor", "--json").value["checks"]}
+    lines = {
+        line["what"]: line
+        for line in run("inspect", tmp_path / "a.db", "--key", key, "doctor", "--json").value["checks"]
+    }
 
     assert lines["key apart from store"]["verdict"] == "warn"
 

@@ -42,7 +42,11 @@ def test_no_difference_is_reported_exactly_for_equal_values(old, new):
     def spelled(value):
         if isinstance(value, dict):
             return ("dict", sorted((key, spelled(child)) for key, child in value.items()))
-        return ("list", [spelled(child) for child in value]) if isinstance(value, list) else (type(value).__name__, repr(value))
+        return (
+            ("list", [spelled(child) for child in value])
+            if isinstance(value, list)
+            else (type(value).__name__, repr(value))
+        )
 
     assert (list(differences(old, new)) == []) == (spelled(old) == spelled(new))
 

@@ -36,7 +36,9 @@ CODES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "phase", "code"), CODES, ids=lambda value: getattr(value, "name", None) or repr(value)[:30])
+@pytest.mark.parametrize(
+    ("error", "phase", "code"), CODES, ids=lambda value: getattr(value, "name", None) or repr(value)[:30]
+)
 def test_an_error_and_where_it_came_up_decide_the_exit_code(error, phase, code):
     assert exit_code(error, phase) == code
 

@@ -81,7 +81,9 @@ def test_a_named_pipe_is_refused_and_does_not_block(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello", b"SQLite format 3\0", b"SQLite format 3\0" + b"\xff" * 4080, b"\0" * 8192], ids=lambda raw: repr(raw[:18])
+    "content",
+    [b"", b"hello", b"SQLite format 3\0", b"SQLite format 3\0" + b"\xff" * 4080, b"\0" * 8192],
+    ids=lambda raw: repr(raw[:18]),
 )
 @pytest.mark.parametrize("look", [[], ["verify"], ["doctor"]], ids=["overview", "verify", "doctor"])
 def test_a_file_that_is_no_store_is_refused_and_left_as_it_is(run, path, tmp_path, content, look):

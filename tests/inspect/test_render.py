@@ -105,7 +105,8 @@ def test_a_brief_value_is_one_short_harmless_line(value):
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_234_567, "1.2 MB"), (5_000_000_000_000, "5000.0 GB")]
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_234_567, "1.2 MB"), (5_000_000_000_000, "5000.0 GB")],
 )
 def test_sizes_are_decimal(count, shown):
     assert render.amount(count) == shown
