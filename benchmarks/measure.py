@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import platform
+import random
 import sqlite3
 import statistics
 import time
@@ -62,16 +63,17 @@ class Row:
 def by_turns(
     rounds: int, calls: Sequence[Callable[[Any], object]], prepare: Sequence[Callable[[], Any]] | None = None
 ) -> list[Sample]:
-    """Run the calls A B A B … and return a sample of each.
+    """Run each call once a round, in an order drawn anew for each round, and return a sample of each.
 
-    ``prepare`` makes each call's argument, outside the time. Each round starts with another call, so that none always
-    runs after the same other one.
+    ``prepare`` makes each call's argument, outside the time. The order is drawn (from a fixed seed) so that no call
+    always runs in the wake of the same other one, whose writes and cache lines it would pay for.
     """
     taken: list[list[float]] = [[] for _ in calls]
+    order, draw = list(range(len(calls))), random.Random(rounds)
     gc.collect()
-    for number in range(rounds):
-        for place in range(len(calls)):
-            which = (place + number) % len(calls)
+    for _ in range(rounds):
+        draw.shuffle(order)
+        for which in order:
             argument = prepare[which]() if prepare else None
             began = time.perf_counter()
             result = calls[which](argument)

@@ -40,7 +40,7 @@ class SqliteSaverPeer:
         self._saver = self._opened.__enter__()
         self._saver.setup()
         self._thread: Any = {"configurable": {"thread_id": "t1", "checkpoint_ns": ""}}
-        self._last = self._thread
+        self._last: Any = self._thread
         self._version: Any = None
         self._step = 0
         (mode,) = self._saver.conn.execute("PRAGMA synchronous").fetchone()

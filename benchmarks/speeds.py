@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
 import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from benchmarks.measure import Row, Sample, by_turns, times
 from benchmarks.peers import LANGGRAPH, MISSING, PlainSqlite, SqliteSaverPeer, langgraph_installed
 from benchmarks.stores import Ground, append, grow
 from benchmarks.text import messages
+from cpstore.lineage import Lineage
 
 STEP = 3000
 MARKS = (100, 3000, 30_000)
@@ -42,7 +44,7 @@ def at_most(name: str, ours: Sample, peer: Sample | None, bar: float) -> Row:
 def edits(ground: Ground, rounds: int) -> list[Row]:
     """Measure ``edit`` on lineages of 100, 3,000 and 30,000 steps, each at those steps, at FULL."""
     texts = messages(MARKS[-1] + rounds)
-    before = rounds // 2
+    before = min(rounds // 2, 60)
     with ground.store("edits.db", durability="normal") as store:
         for mark in MARKS:
             grow(store.lineage(f"at-{mark}"), texts[: mark - before])
@@ -52,7 +54,7 @@ def edits(ground: Ground, rounds: int) -> list[Row]:
             lineage = store.lineage(f"at-{mark}")
             lineage.head()
             append(lineage, mark, texts[:1])  # a writer that was just reopened is not what is measured
-            calls.append(lambda message, lineage=lineage, mark=mark: append(lineage, mark, [message]))
+            calls.append(partial(_append_one, lineage, mark))
         feed = iter(texts[MARKS[-1] - before :] * 3)
         samples = by_turns(rounds, calls, [lambda: next(feed)] * len(calls))
     rows = [Row(f"edit(): append 1 KB at step {MARKS[0]:,}", str(samples[0]), figures=_figures(samples[0], None))]
@@ -129,9 +131,14 @@ def commits(ground: Ground, rounds: int) -> list[Row]:
 
 
 def loads(ground: Ground, rounds: int) -> list[Row]:
-    """Measure loads of a 3,000-step session: the first of a process, then warm ones, latest and older."""
+    """Measure loads of a 3,000-step session: the first of a process, then warm ones, latest and older.
+
+    A load allocates megabytes, and what that costs depends on what the process did before: a heap that has given its
+    memory back takes a page fault for every 4 KB. So warm loads are measured in processes that do nothing else, once as
+    such a process is and once with a heap that keeps its memory (glibc's thresholds raised).
+    """
     texts = messages(STEP)
-    chosen = random.Random(5).sample(range(1000, STEP), min(rounds, 15))
+    chosen = random.Random(5).sample(range(1000, STEP), 15)
     with ground.store("loads.db", durability="normal") as store:
         grow(store.lineage("t1"), texts)
     ids: dict[int, str] = {}
@@ -141,44 +148,49 @@ def loads(ground: Ground, rounds: int) -> list[Row]:
         for revision in [*sorted(chosen), STEP]:
             ids[revision] = saver.commit({"messages": texts[:revision]})
         saver.close()
-    return [*_first(ground, rounds, ids), *_warm(ground, rounds, chosen, ids)]
-
-
-def _first(ground: Ground, rounds: int, ids: dict[int, str]) -> list[Row]:
-    ours = ["ours", str(ground.path("loads.db")), str(ground.key)]
-    peer = ["peer", str(ground.path("peer-loads.db")), "-"]
-    taken: list[list[float]] = [[], []]
-    for number in range(rounds):
-        pair = [(0, ours), (1, peer)] if ids else [(0, ours)]
-        for which, arguments in pair if number % 2 == 0 else reversed(pair):
-            command = [sys.executable, "-m", "benchmarks.first", *arguments, str(STEP)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1])
-            taken[which].append(json.loads(done.stdout))
-    samples = [Sample(tuple(each)) for each in taken if each]
-    name = f"first load in a fresh process, {STEP:,} steps, opening included, beside get_tuple"
-    return [at_most(name, samples[0], samples[1] if ids else None, 1.5)]
-
-
-def _warm(ground: Ground, rounds: int, chosen: list[int], ids: dict[int, str]) -> list[Row]:
-    rows = []
-    saver = SqliteSaverPeer(str(ground.path("peer-loads.db"))) if ids else None
-    with ground.store("loads.db") as store:
-        lineage = store.lineage("t1")
-        for name, wanted in (("the latest", [STEP]), ("random revisions from 1,000 up", chosen)):
-            feed_ours, feed_peer = itertools.cycle(wanted), itertools.cycle(wanted)
-            calls: list[Callable[[Any], object]] = [lineage.load]
-            prepare: list[Callable[[], Any]] = [lambda feed=feed_ours: next(feed)]
-            if saver is not None:
-                if lineage.load(wanted[0]) != saver.load(ids[wanted[0]]):
-                    raise AssertionError(f"revision {wanted[0]}: the two stores hold different states")
-                calls.append(saver.load)
-                prepare.append(lambda feed=feed_peer: ids[next(feed)])
-            by_turns(2, calls, prepare)
-            samples = by_turns(max(rounds, 2 * len(wanted)), calls, prepare)
-            rows.append(at_most(f"warm load of {name}, {STEP:,} steps", samples[0], samples[1] if ids else None, 2.5))
-    if saver is not None:
-        saver.close()
+    rows = [_first(ground, rounds, ids)]
+    for name, wanted in (("the latest", [STEP]), ("random revisions from 1,000 up", chosen)):
+        for kept in (False, True):
+            asked = _asked(ground, wanted, ids, max(rounds, 2 * len(wanted)))
+            samples = _alone("turns", asked, kept=kept)
+            heap = "a heap that keeps its memory" if kept else "a plain process"
+            title = f"warm load of {name}, {STEP:,} steps, {heap}"
+            rows.append(at_most(title, samples[0], samples[1] if ids else None, 2.5))
     return rows
+
+
+def _first(ground: Ground, rounds: int, ids: dict[int, str]) -> Row:
+    asked = _asked(ground, [STEP], ids, 1)
+    taken: dict[str, list[float]] = {"ours": [], "peer": []}
+    for number in range(rounds):
+        pair = ["ours", "peer"] if ids else ["ours"]
+        for which in pair if number % 2 == 0 else reversed(pair):
+            taken[which] += _alone(which, asked)[0].seconds
+    samples = [Sample(tuple(each)) for each in taken.values() if each]
+    name = f"first load in a fresh process, {STEP:,} steps, opening included, beside get_tuple"
+    return at_most(name, samples[0], samples[1] if ids else None, 1.5)
+
+
+def _asked(ground: Ground, wanted: list[int], ids: dict[int, str], rounds: int) -> str:
+    return json.dumps(
+        {
+            "ours": str(ground.path("loads.db")),
+            "peer": str(ground.path("peer-loads.db")) if ids else None,
+            "key": str(ground.key),
+            "wanted": [(revision, ids.get(revision)) for revision in wanted],
+            "rounds": rounds,
+        }
+    )
+
+
+def _alone(which: str, asked: str, *, kept: bool = False) -> list[Sample]:
+    keep = {"MALLOC_TRIM_THRESHOLD_": str(1 << 29), "MALLOC_MMAP_THRESHOLD_": str(1 << 29)} if kept else {}
+    command = [sys.executable, "-m", "benchmarks.alone", which, asked]
+    root = Path(__file__).parents[1]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env={**os.environ, **keep}, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the process that loads {which} ended with {done.returncode}: {done.stderr.strip()}")
+    return [Sample(tuple(each)) for each in json.loads(done.stdout)]
 
 
 def opening(ground: Ground, rounds: int, checkpoints: int) -> list[Row]:
@@ -201,7 +213,7 @@ def opening(ground: Ground, rounds: int, checkpoints: int) -> list[Row]:
     for turn in range(min(rounds, 20)):
         for name in ("small.db", "large.db") if turn % 2 else ("large.db", "small.db"):
             number = next(numbers[name])
-            (sample,) = by_turns(1, [lambda _, name=name, number=number: commit_once(name, number)])
+            (sample,) = by_turns(1, [partial(commit_once, name)], [partial(int, number)])
             taken[name] += sample.seconds
             opened[name].close()
     small, large = (Sample(tuple(taken[name][1:])) for name in ("small.db", "large.db"))
@@ -217,6 +229,10 @@ def opening(ground: Ground, rounds: int, checkpoints: int) -> list[Row]:
             _figures(large, small),
         )
     ]
+
+
+def _append_one(lineage: Lineage, step: int, message: dict[str, Any]) -> None:
+    append(lineage, step, [message])
 
 
 def forget(ground: Ground, *names: str) -> None:

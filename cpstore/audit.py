@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from cpstore.digest import Frontier, leaf_hash
+from cpstore.digest import Frontier, digest, leaf_hash
 from cpstore.errors import CheckpointStoreError, CorruptError, SignatureError
 from cpstore.journal import Reading
 from cpstore.model.entry import Entry, StreamId, StreamKind, link_of
@@ -14,13 +14,15 @@ from cpstore.model.glossary import Change, Glossary
 from cpstore.rules.glossary import apply, in_force
 from cpstore.signing.note import open_head
 from cpstore.snapshot.frames import decompress
-from cpstore.snapshot.packs import BlocksDigest, packs, segments_root
+from cpstore.snapshot.packs import BlocksDigest, packs, segments_frontier, segments_root
 from cpstore.snapshot.replay import Replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cpstore.journal import Journal
+    from cpstore.snapshot.records import SegmentHead
+    from cpstore.snapshot.shared import Ref
     from cpstore.snapshot.source import Source
 
 Severity = Literal["damage", "note"]
@@ -77,6 +79,7 @@ class Audit:
         self._journal = journal
         self._findings: list[Finding] = []
         self._leaves: dict[int, bytes] = {}
+        self._refs: dict[str, dict[Ref, tuple[StreamId, int]]] = {}
         self._entries = 0
         self._bytes = 0
         self._progress: Callable[[int, int], None] | None = None
@@ -162,13 +165,15 @@ class Audit:
                 frontier.append(segment.recompute())
                 signed = packs(link_of(before), closing.time, frontier.root(), BlocksDigest().digest())
                 good = signed == closing.packs
+            # Nothing vouches for the numbers of a damaged segment: they must not decide how long this takes.
+            end = min(max(head.end, at), last.seq + 1)
             if not good:
-                damaged.update(range(head.first, head.end))
-                frontier = Frontier.unpack(head.index + 1, head.frontier)
-            at = head.end
+                damaged.update(range(at, end))
+                frontier = _frontier_of(head)
+            at = end
         blocks = BlocksDigest()
         tail = dict(tx.tail(number))
-        root = segments_root(heads[-1] if heads else None)
+        root = _frontier_of(heads[-1]).root() if heads else segments_root(None)
         broken = False
         for seq in range(at, last.seq + 1):
             block, entry = tail.get(seq), tx.entry(number, seq)
@@ -196,6 +201,14 @@ class Audit:
     def _states(self, reading: Reading, source: Source, entries: _Entries) -> None:
         """Replay a stream's changes and compare every state root with the signed one."""
         replay = Replay(reading.states(entries.stream))
+        try:
+            self._follow(replay, source, entries)
+        finally:
+            known = self._refs.setdefault(entries.stream.namespace, {})
+            for ref, seq in replay.refs.items():
+                known.setdefault(ref, (entries.stream, entries.revision_of(seq)))
+
+    def _follow(self, replay: Replay, source: Source, entries: _Entries) -> None:
         for entry in entries.walk():
             try:
                 root = replay.step(entry.seq)
@@ -252,18 +265,26 @@ class Audit:
             )
 
     def _blobs(self, tx: Any, namespace: str) -> None:
+        """Compare the shared values of a namespace with their names and with what the signed references say of them."""
+        frames: dict[bytes, bytes] = {}
         for content, frame in tx.blobs(namespace):
+            frames[content] = digest(frame)
             try:
                 good = leaf_hash(decompress(frame)) == content
             except CorruptError:
                 good = False
             if not good:
-                self._find(
-                    "damaged-shared",
-                    f"the shared value {content.hex()[:16]} of namespace {namespace!r} is damaged",
-                    "the revisions that refer to it cannot be loaded; restore from a backup",
-                )
+                self._shared(f"the shared value {content.hex()[:16]} of namespace {namespace!r} is damaged")
             self._bytes += len(frame)
+        for ref, (stream, revision) in self._refs.get(namespace, {}).items():
+            if frames.get(ref.content) != ref.frame:
+                what = "is not the one that was signed" if ref.content in frames else "is missing"
+                text = f"the shared value {ref.content.hex()[:16]}, which {stream}@{revision} is the first to hold, {what}"
+                self._shared(text, stream, (revision,))
+
+    def _shared(self, text: str, stream: StreamId | None = None, revisions: tuple[int, ...] = ()) -> None:
+        advice = "the revisions that refer to it cannot be loaded; restore from a backup"
+        self._find("damaged-shared", text, advice, stream, revisions)
 
     def _strays(self, tx: Any, streams: set[int]) -> None:
         for text in tx.strays(streams):
@@ -367,9 +388,9 @@ class _Entries:
                 (expected,),
             )
         self._terms(entry, before)
-        key = (entry.detail or {}).get("key")
-        if key is not None:
-            self._keys[key["name"]] = seq
+        match entry.detail:
+            case {"key": {"name": str(key)}}:
+                self._keys[key] = seq
         return True
 
     def _terms(self, entry: Entry, before: Entry | None) -> None:
@@ -394,6 +415,14 @@ class _Entries:
                 self.stream,
                 (entry.revision,),
             )
+
+
+def _frontier_of(head: SegmentHead) -> Frontier:
+    """Return a segment's frontier, or an empty one, which no later segment fits."""
+    try:
+        return segments_frontier(head)
+    except CorruptError:
+        return Frontier()
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -209,6 +209,8 @@ class Reading:
                 return None
             if entry is None:
                 raise CorruptError(f"{stream}: the stream has no entries; run verify")
+            if entry.stream != stream:
+                raise CorruptError(f"{stream}: the index of names leads to the entries of {entry.stream}; run verify")
             self._heads[stream] = number, self.checked(number, entry)
         return self._heads[stream]
 

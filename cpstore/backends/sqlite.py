@@ -191,7 +191,7 @@ class SqliteBackend:
                 "shared_values": "SELECT count(*) FROM blob",
                 "shared_bytes": "SELECT coalesce(sum(length(frame)), 0) FROM blob",
             }
-            found = {name: int(tx._rows(sql)[0][0]) for name, sql in counted.items()}  # noqa: SLF001
+            found = {name: int(tx._rows(sql, "i")[0][0]) for name, sql in counted.items()}  # noqa: SLF001
         for name, suffix in (("file_bytes", ""), ("wal_bytes", "-wal")):
             with contextlib.suppress(OSError):
                 found[name] = os.stat(self.path + suffix).st_size  # noqa: PTH116
@@ -278,25 +278,24 @@ class SqliteBackend:
         """Check what the file is; carry pending migrations out."""
         link = self._link()
         with link.transaction("BEGIN"):
-            ours = link.run("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-            tables = link.run("SELECT count(*) FROM sqlite_schema WHERE name IN ('schema_script', 'store')").fetchone()
-            if not ours or tables[0] != 2:  # noqa: PLR2004
+            ours = link.rows("PRAGMA application_id") == [(APPLICATION_ID,)]
+            tables = link.rows("SELECT count(*) FROM sqlite_schema WHERE name IN ('schema_script', 'store')")
+            if not ours or tables != [(2,)]:
                 raise SchemaError(
                     f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
                 )
-            applied = link.run("SELECT name, checksum FROM schema_script ORDER BY name").fetchall()
+            applied = link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
             missing = scripts.pending(self._known, applied, self.path)
         if missing and self.read_only:
             raise SchemaError(f"{self.path} needs {len(missing)} migration(s); open it for writing once")
         if missing:
             with self._lock.held(self._timeout), link.transaction("BEGIN IMMEDIATE"):
-                applied = link.run("SELECT name, checksum FROM schema_script ORDER BY name").fetchall()
+                applied = link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
                 _migrate(link, scripts.pending(self._known, applied, self.path))
                 link.run(f"PRAGMA user_version = {len(self._known)}")
 
     def _same_schema(self, link: Link) -> None:
-        version = link.run("PRAGMA user_version").fetchone()[0]
-        if version != len(self._known):
+        if link.rows("PRAGMA user_version") != [(len(self._known),)]:
             raise SchemaTooNewError(
                 f"{self.path} was migrated by a newer release while it was open here; nothing was written: use that release"
             )
@@ -324,6 +323,26 @@ class Link:
             return self._connection.execute(sql, values)
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise translate(error, self.target) from error
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query: a damaged page or broken text may show only while they are fetched."""
+        cursor = self.run(sql, values)
+        try:
+            return cursor.fetchall()
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            raise translate(error, self.target) from error
+
+    def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query one by one, with driver errors translated."""
+        cursor = self.run(sql, values)
+        while True:
+            try:
+                row = cursor.fetchone()
+            except (sqlite3.Error, OverflowError, UnicodeError) as error:
+                raise translate(error, self.target) from error
+            if row is None:
+                return
+            yield row
 
     @contextlib.contextmanager
     def transaction(self, begin: str) -> Iterator[None]:

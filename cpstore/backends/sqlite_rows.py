@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-
+import functools
 from typing import TYPE_CHECKING, Any
 
 from cpstore import canonical
@@ -20,6 +20,11 @@ SEQ = (1 << 32) - 1
 PAGE = 256
 AUTH = 112
 
+_KINDS = {"i": int, "t": str, "b": bytes}
+"""Letters of a row's shape; a capital one stands for a column that may be empty."""
+
+_ENTRY_SHAPE = "iiiiiiiiibB"
+_HEAD_SHAPE = "iiiibbb"
 _ENTRY = "SELECT id, kind, leaf, lag, step, time, actor, writer, term, auth, detail FROM entry "
 _HEAD = "SELECT id, count, number, base, parts, digest, frontier FROM segment "
 
@@ -32,19 +37,31 @@ class SqliteReader:
         self._names = link.names
         self.open = True
 
-    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, shape: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return the rows of a query. ``shape`` spells the types of its columns; see ``_KINDS``."""
         if not self.open:
             raise CheckpointStoreError("this transaction has ended")
-        return self._link.run(sql, values).fetchall()
+        rows = self._link.rows(sql, values)
+        wanted = _types(shape)
+        for row in rows:
+            if tuple(map(type, row)) != wanted:
+                self._misshapen(sql, row, shape)
+        return rows
 
-    def _one(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        if not self.open:
-            raise CheckpointStoreError("this transaction has ended")
-        found: tuple[Any, ...] | None = self._link.run(sql, values).fetchone()
-        return found
+    def _one(self, sql: str, shape: str, *values: Any) -> tuple[Any, ...] | None:
+        """Return the first row of a query, as ``_rows`` does, or None."""
+        rows = self._rows(sql, shape, *values)
+        return rows[0] if rows else None
+
+    def _misshapen(self, sql: str, row: tuple[Any, ...], shape: str) -> None:
+        """Refuse a row unless its odd columns are ones that may be empty: a damaged page has values of any type."""
+        for value, kind in zip(row, shape, strict=True):
+            if type(value) is not _KINDS[kind.lower()] and not (kind.isupper() and value is None):
+                table = sql.partition(" FROM ")[2].split(" ")[0]
+                raise CorruptError(f"{self._link.target}: table {table} has a value of the wrong type; run verify")
 
     def facts(self) -> StoreFacts:
-        row = self._one("SELECT origin, format, epoch FROM store")
+        row = self._one("SELECT origin, format, epoch FROM store", "tii")
         if row is None:
             raise CorruptError(f"{self._link.target}: the row that names the store is missing")
         return StoreFacts(*row)
@@ -52,7 +69,7 @@ class SqliteReader:
     def stream(self, stream: StreamId) -> int | None:
         row = self._one(
             "SELECT s.no FROM stream s JOIN namespace n ON n.no = s.namespace "
-            "WHERE n.name = ? AND s.kind = ? AND s.name = ? AND s.incarnation = ?",
+            "WHERE n.name = ? AND s.kind = ? AND s.name = ? AND s.incarnation = ?", "i",
             stream.namespace, stream.kind.value, stream.name, stream.incarnation,
         )  # fmt: skip
         return None if row is None else row[0]
@@ -62,27 +79,29 @@ class SqliteReader:
             "SELECT s.no, n.name, s.name, s.incarnation FROM stream s JOIN namespace n ON n.no = s.namespace "
             "WHERE s.kind = ? AND (? IS NULL OR n.name = ?) ORDER BY n.name, s.name, s.incarnation"
         )
-        for number, space, name, incarnation in self._rows(sql, kind.value, namespace, namespace):
+        for number, space, name, incarnation in self._rows(sql, "itti", kind.value, namespace, namespace):
             yield number, StreamId(space, kind, name, incarnation)
 
     # --- entries ---------------------------------------------------------------------------------------------
 
     def last(self, stream: int) -> Entry | None:
         low, high = _bounds(stream)
-        return self._entry(self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", low, high))
+        return self._entry(self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", _ENTRY_SHAPE, low, high))
 
     def any_entry(self) -> tuple[int, Entry] | None:
-        row = self._one(_ENTRY + "ORDER BY id LIMIT 1")
+        row = self._one(_ENTRY + "ORDER BY id LIMIT 1", _ENTRY_SHAPE)
         return None if row is None else (row[0] >> 32, self._made(row))
 
     def entry(self, stream: int, seq: int) -> Entry | None:
-        return self._entry(self._one(_ENTRY + "WHERE id = ?", stream << 32 | seq)) if 0 < seq <= SEQ else None
+        if not 0 < seq <= SEQ:
+            return None
+        return self._entry(self._one(_ENTRY + "WHERE id = ?", _ENTRY_SHAPE, stream << 32 | seq))
 
     def entries(self, stream: int, first: int, last: int, *, newest_first: bool = False) -> Iterator[Entry]:
         low, high = stream << 32 | max(first, 1), stream << 32 | min(last, SEQ)
         order = "DESC" if newest_first else "ASC"
         while low <= high:
-            rows = self._rows(_ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", low, high)  # noqa: S608
+            rows = self._rows(_ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", _ENTRY_SHAPE, low, high)  # noqa: S608
             for row in rows:
                 yield self._made(row)
             if len(rows) < PAGE:
@@ -91,13 +110,13 @@ class SqliteReader:
 
     def revision(self, stream: int, revision: int) -> Entry | None:
         low, high = _bounds(stream)
-        newest = self._one("SELECT id, lag FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", low, high)
+        newest = self._one("SELECT id, lag FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", "ii", low, high)
         if newest is None or revision < 1:
             return None
         left, right = 1, newest[0] & SEQ
         while left < right:
             middle = (left + right) // 2
-            row = self._one("SELECT lag FROM entry WHERE id = ?", stream << 32 | middle)
+            row = self._one("SELECT lag FROM entry WHERE id = ?", "i", stream << 32 | middle)
             if row is None:
                 raise CorruptError(f"{self._link.target}: entry {middle} of stream {stream} is missing; run verify")
             left, right = (left, middle) if middle - row[0] >= revision else (middle + 1, right)
@@ -105,7 +124,7 @@ class SqliteReader:
         return entry if entry is not None and entry.revision == revision else None
 
     def leaves(self) -> Iterator[tuple[int, Entry]]:
-        for row in self._link.run(_ENTRY + "ORDER BY leaf", ()):
+        for row in self._rows(_ENTRY + "ORDER BY leaf", _ENTRY_SHAPE):
             yield row[0] >> 32, self._made(row)
 
     def _entry(self, row: tuple[Any, ...] | None) -> Entry | None:
@@ -117,13 +136,16 @@ class SqliteReader:
         try:
             if len(auth) != AUTH:
                 raise ValueError(f"{len(auth)} bytes of signature and digests")  # noqa: TRY301
+            label = time + self._names.epoch(self)
+            if min(leaf, lag, step, label, term) < 0 or max(step, label) > canonical.MAX_INTEGER:
+                raise ValueError("a number that no entry can have")  # noqa: TRY301
             return Entry(
                 stream=self._names.stream(self, stream),
                 seq=seq,
                 kind=Kind(kind),
                 revision=seq - lag,
                 step=step,
-                time=time + self._names.epoch(self),
+                time=label,
                 actor=self._names.actor(self, actor),
                 writer=self._names.writer(self, writer),
                 term=term,
@@ -144,68 +166,72 @@ class SqliteReader:
         low, high = _bounds(stream)
         start = self._one(
             "SELECT id FROM segment WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1",
+            "i",
             low,
             stream << 32 | max(since, 1),
         )
-        rows = self._rows(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id", start[0] if start else low, high)
+        rows = self._rows(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id", _HEAD_SHAPE, start[0] if start else low, high)
         return [head for head in map(_head, rows) if head.end > since]
 
     def last_segment(self, stream: int) -> SegmentHead | None:
-        row = self._one(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", *_bounds(stream))
+        row = self._one(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", _HEAD_SHAPE, *_bounds(stream))
         return None if row is None else _head(row)
 
     def segment(self, stream: int, first: int) -> Segment | None:
         sql = "SELECT id, count, number, base, parts, digest, frontier, ops, items FROM segment WHERE id = ?"
-        row = self._one(sql, stream << 32 | first)
+        row = self._one(sql, _HEAD_SHAPE + "bb", stream << 32 | first)
         return None if row is None else Segment(_head(row[:7]), row[7], row[8])
 
     def tail(self, stream: int) -> list[tuple[int, bytes]]:
-        rows = self._rows("SELECT id, block FROM tail WHERE id BETWEEN ? AND ? ORDER BY id", *_bounds(stream))
+        rows = self._rows("SELECT id, block FROM tail WHERE id BETWEEN ? AND ? ORDER BY id", "ib", *_bounds(stream))
         return [(number & SEQ, block) for number, block in rows]
 
     def blob(self, namespace: str, content: bytes) -> bytes | None:
         sql = "SELECT frame FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?) AND content = ?"
-        row = self._one(sql, namespace, content)
+        row = self._one(sql, "b", namespace, content)
         return None if row is None else row[0]
 
     def blobs(self, namespace: str) -> Iterator[tuple[bytes, bytes]]:
         sql = "SELECT content, frame FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?)"
-        yield from self._link.run(sql, (namespace,))
+        for row in self._link.each(sql, (namespace,)):
+            if tuple(map(type, row)) != (bytes, bytes):
+                self._misshapen(sql, row, "bb")
+            yield row[0], row[1]
 
     # --- the rest --------------------------------------------------------------------------------------------
 
     def landed(self, stream: int, key: str) -> int | None:
-        row = self._one("SELECT seq FROM landed WHERE stream = ? AND key = ?", stream, key)
+        row = self._one("SELECT seq FROM landed WHERE stream = ? AND key = ?", "i", stream, key)
         return None if row is None else row[0]
 
     def keys(self, stream: int) -> Iterator[tuple[str, int]]:
-        yield from self._rows("SELECT key, seq FROM landed WHERE stream = ?", stream)
+        yield from self._rows("SELECT key, seq FROM landed WHERE stream = ?", "ti", stream)
 
     def log(self) -> tuple[int, bytes]:
-        row = self._one("SELECT size, frontier FROM log")
+        row = self._one("SELECT size, frontier FROM log", "ib")
         if row is None:
             raise CorruptError(f"{self._link.target}: the row of the log is missing")
         return row[0], row[1]
 
     def notes(self) -> Iterator[tuple[int, bytes]]:
-        yield from self._rows("SELECT size, text FROM note ORDER BY size")
+        yield from self._rows("SELECT size, text FROM note ORDER BY size", "ib")
 
     def last_note(self) -> tuple[int, bytes] | None:
-        row = self._one("SELECT size, text FROM note ORDER BY size DESC LIMIT 1")
+        row = self._one("SELECT size, text FROM note ORDER BY size DESC LIMIT 1", "ib")
         return None if row is None else (row[0], row[1])
 
     def integrity(self) -> list[str]:
-        return [row[0] for row in self._rows("PRAGMA integrity_check(20)") if row[0] != "ok"]
+        return [row[0] for row in self._rows("PRAGMA integrity_check(20)", "t") if row[0] != "ok"]
 
     def strays(self, streams: set[int]) -> Iterator[str]:
         for table in ("entry", "tail", "segment"):
-            for (number,) in self._rows(f"SELECT DISTINCT id >> 32 FROM {table}"):  # noqa: S608 - constant names
+            for (number,) in self._rows(f"SELECT DISTINCT id >> 32 FROM {table}", "i"):  # noqa: S608 - constant names
                 if number not in streams:
                     yield f"table {table} has rows of a stream {number} that does not exist"
         for number in sorted(streams):
-            last = self._one("SELECT max(id) FROM entry WHERE id BETWEEN ? AND ?", *_bounds(number))
+            last = self._one("SELECT max(id) FROM entry WHERE id BETWEEN ? AND ?", "I", *_bounds(number))
             top = (last[0] or 0) if last else 0
-            row = self._one("SELECT count(*) FROM tail WHERE id > ? AND id <= ?", top, number << 32 | SEQ)
+            row = self._one("SELECT count(*) FROM tail WHERE id > ? AND id <= ?", "i", top, number << 32 | SEQ)
             if row is not None and row[0]:
                 yield f"stream {number} has {row[0]} blocks behind its last entry"
 
@@ -224,7 +250,7 @@ class SqliteWriter(SqliteReader):
         low, high = _bounds(stream or 0)
         row = self._one(
             "SELECT id, substr(auth, 1, 64), size, frontier FROM log LEFT JOIN (SELECT id, auth FROM entry "
-            "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1)",
+            "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1)", "IBib",
             low, high,
         )  # fmt: skip
         if row is None:
@@ -322,6 +348,7 @@ class Names:
             row = tx._one(  # noqa: SLF001
                 "SELECT n.name, s.kind, s.name, s.incarnation FROM stream s JOIN namespace n ON n.no = s.namespace "
                 "WHERE s.no = ?",
+                "ttti",
                 number,
             )
             if row is None:
@@ -332,13 +359,13 @@ class Names:
     def actor(self, tx: SqliteReader, number: int) -> str:
         """Return the name of an actor. Raises CorruptError."""
         if number not in self._actors:
-            self._actors[number] = _known(tx._one("SELECT name FROM actor WHERE no = ?", number), "actor")  # noqa: SLF001
+            self._actors[number] = _known(tx._one("SELECT name FROM actor WHERE no = ?", "t", number), "actor")  # noqa: SLF001
         return self._actors[number]
 
     def writer(self, tx: SqliteReader, number: int) -> bytes:
         """Return a writer's public key. Raises CorruptError."""
         if number not in self._writers:
-            self._writers[number] = _known(tx._one("SELECT public FROM writer WHERE no = ?", number), "writer")  # noqa: SLF001
+            self._writers[number] = _known(tx._one("SELECT public FROM writer WHERE no = ?", "b", number), "writer")  # noqa: SLF001
         return self._writers[number]
 
     def number_of_actor(self, tx: SqliteWriter, name: str) -> int:
@@ -349,7 +376,7 @@ class Names:
                 "WHERE true ON CONFLICT (name) DO NOTHING",
                 (name,),
             )
-            self._numbers[name] = _known(tx._one("SELECT no FROM actor WHERE name = ?", name), "actor")  # noqa: SLF001
+            self._numbers[name] = _known(tx._one("SELECT no FROM actor WHERE name = ?", "i", name), "actor")  # noqa: SLF001
         return self._numbers[name]
 
     def number_of_writer(self, tx: SqliteWriter, public: bytes) -> int:
@@ -360,8 +387,14 @@ class Names:
                 "WHERE true ON CONFLICT (public) DO NOTHING",
                 (public,),
             )
-            self._numbers[public] = _known(tx._one("SELECT no FROM writer WHERE public = ?", public), "writer")  # noqa: SLF001
+            self._numbers[public] = _known(tx._one("SELECT no FROM writer WHERE public = ?", "i", public), "writer")  # noqa: SLF001
         return self._numbers[public]
+
+
+@functools.cache
+def _types(shape: str) -> tuple[type, ...]:
+    """Return the types of a row none of whose columns is empty."""
+    return tuple(_KINDS[kind.lower()] for kind in shape)
 
 
 def _known(row: tuple[Any, ...] | None, what: str) -> Any:

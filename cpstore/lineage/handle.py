@@ -100,16 +100,14 @@ class Lineage:
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[Checkpoint]:
         """Yield the headers of checkpoints, newest first, a page at a time, each with its signature checked.
 
-        ``before`` starts below that revision, ``limit`` ends after so many.
+        ``before`` starts below that revision, ``limit`` ends after so many. Raises NotFoundError if there is no such
+        lineage: an empty history would look like a new one. Also CorruptError, SignatureError.
         """
         left = -1 if limit is None else limit
         upto: int | None = None if before is None else before - 1
         while left and (upto is None or upto > 0):
             with self._looking() as reading:
-                found = reading.last(self._stream)
-                if found is None:
-                    return
-                number, last = found
+                number, last, _ = look.find(reading, self._stream, None)
                 top = last.revision if upto is None else min(upto, last.revision)
                 page = look.page(reading, number, self._stream, top, 64 if left < 0 else min(64, left))
             yield from page
@@ -270,7 +268,9 @@ class Lineage:
         """Look at the store where memory does not suffice; return the checkpoint that this request made already."""
         opened = self._opened
         known = None if opened.last is None else opened.last.revision
-        if known is None or request.key is not None or (request.expected or self._seen or 0) != known:
+        basis = request.expected or self._seen or 0
+        # A writing end is rebuilt from what is stored now: others may have gone on since this process last looked.
+        if known is None or opened.writer is None or request.key is not None or basis != known:
             self._refresh(reading)
         if request.key is None:
             return None

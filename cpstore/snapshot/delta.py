@@ -28,7 +28,7 @@ from cpstore.snapshot.shared import item_hash
 from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 SET, DELETE, SPLICE, APPEND, PATCH = range(5)
 
@@ -74,6 +74,12 @@ def fresh_hashes(logged: Logged, lid: int, start: int, count: int) -> list[bytes
     if len(found) != count:
         raise CorruptError("a record announces more items than it holds")
     return [item_hash(item) for item in found]
+
+
+def nodes_set(changes: Iterable[bytes | msgspec.Raw], fetch: Callable[[bytes], bytes]) -> list[Node]:
+    """Return the nodes that changes, which could be applied, put into a tree."""
+    split = [parts(change) for change in changes]
+    return [read_node(rest[1], fetch) for kind, *rest in split if _number(kind) == SET]
 
 
 class Applier:

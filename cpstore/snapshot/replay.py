@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from cpstore.digest import root_of
 from cpstore.errors import CorruptError
-from cpstore.snapshot.form import parts, read_base, read_tree
+from cpstore.snapshot.delta import nodes_set
+from cpstore.snapshot.form import parts, plain_children, read_base, read_tree
 from cpstore.snapshot.records import BASE, DELTA, Record
-from cpstore.snapshot.shared import item_hash
-from cpstore.snapshot.tree import List, Map, Node, Tree
+from cpstore.snapshot.shared import Ref, is_ref, item_hash, read_ref
+from cpstore.snapshot.tree import Leaf, List, Map, Node, Tree
 
 if TYPE_CHECKING:
     from cpstore.snapshot.delta import Logged
@@ -21,6 +22,8 @@ class Replay:
 
     def __init__(self, states: States) -> None:
         self.bytes = 0
+        self.refs: dict[Ref, int] = {}
+        """References to shared values, each with the entry that was the first to hold it."""
         self._states = states
         self._tree: Tree | None = None
         self._records: dict[int, Record] = {}
@@ -34,7 +37,10 @@ class Replay:
         if record.kind == BASE:
             self._rebase(record)
         elif record.kind == DELTA and self._tree is not None:
-            self._states.advance(self._tree, parts(record.payload), seq, self._logged)
+            changes = parts(record.payload)
+            self._states.advance(self._tree, changes, seq, self._logged)
+            for node in nodes_set(changes, self._states.fetch):
+                self._refer(node, seq)
         if self._tree is None:
             raise CorruptError(f"{self._states.own.where}: the first record is not a base")
         return self._tree.digest
@@ -46,13 +52,18 @@ class Replay:
         self._records = {record.seq: record for record in source.records(seq, end - 1)}
         self._logged = source.logged(seq, end - 1)
         self.bytes += sum(len(bytes(record.payload)) for record in self._records.values())
-        self.bytes += sum(len(item) for _, items in self._logged.values() for item in items)
+        for _, items in self._logged.values():
+            self.bytes += sum(map(len, items))
+            for item in items:
+                if is_ref(item):
+                    self.refs.setdefault(read_ref(item), seq)
 
     def _rebase(self, record: Record) -> None:
         """Take over a base, after its claims were compared with the tree so far or with the items themselves."""
         states = self._states
         changes, packed = read_base(record.payload)
         tree = read_tree(packed, states.fetch)
+        self._refer(read_tree(packed, states.fetch).root, record.seq)
         if self._tree is not None:
             before, self._tree = self._tree, tree
             states.advance(before, changes, record.seq, self._logged)
@@ -64,6 +75,24 @@ class Replay:
             if node.frontier is None or root_of(hashes) != node.frontier.root():
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not made of its items")
         self._tree = tree
+
+
+    def _refer(self, node: Node, seq: int) -> None:
+        """Note the shared values that a stored node refers to, and check what it says of their content."""
+        if isinstance(node, Leaf):
+            if is_ref(node.enc):
+                self.refs.setdefault(read_ref(node.enc), seq)
+        elif isinstance(node, Map):
+            if node.ref is not None:
+                ref = read_ref(node.ref)
+                if ref not in self.refs:
+                    self.refs[ref] = seq
+                    enc = self._states.fetch(node.ref)
+                    if Map(plain_children(enc, 0, len(enc))).digest != node.stored_digest:
+                        raise CorruptError(f"{self._states.own.where}: entry {seq} shares another value than it says")
+            if not node.folded:
+                for child in node.children.values():
+                    self._refer(child, seq)
 
 
 def _lists(node: Node) -> list[List]:
