@@ -44,12 +44,12 @@ def stream(path, name, namespace="default"):
 
 
 def named(path):
-    """Return the ids of what verify finds, and the lineages and revisions that it names."""
+    """Return what verify finds by id: the first finding of each, which names the lineage and the revisions."""
     try:
         with cpstore.open(path, signer=SIGNER, read_only=True) as store:
             report = store.verify()
             assert report.good == (not report.findings)
-            return {found.id: found for found in report.findings}
+            return {found.id: found for found in reversed(report.findings)}
     except CheckpointStoreError as error:
         return {"open": error}
 
@@ -187,7 +187,7 @@ def test_swapped_parts_of_sealed_segments_are_named(sample, columns):
 
 def test_a_shared_value_that_was_exchanged_or_removed_is_named(sample):
     path, states = sample
-    rewrite(path, ("UPDATE blob AS b SET frame = (SELECT frame FROM blob WHERE content <> b.content) WHERE no = 1",))
+    rewrite(path, ("UPDATE blob SET frame = substr(frame, 1, 100) WHERE no = 1",))
     assert "damaged-shared" in named(path)
     assert_no_load_is_deceived(path, states)
     rewrite(path, ("DELETE FROM blob WHERE no = 1",))
