@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 from cpstore.backends import engine as engines
 from cpstore.backends import scripts
+from cpstore.backends.link import Link
 from cpstore.backends.lockfile import LockFile
-from cpstore.backends.sqlite_rows import Names, SqliteReader, SqliteWriter
+from cpstore.backends.sqlite_rows import SqliteReader, SqliteWriter
 from cpstore.errors import (
-    BusyError,
     CheckpointStoreError,
     CorruptError,
     NotFoundError,
@@ -79,7 +79,7 @@ class SqliteBackend:
         self.engine = verdict.text
 
     @classmethod
-    def open(  # noqa: PLR0913
+    def open(
         cls,
         path: str,
         *,
@@ -96,12 +96,11 @@ class SqliteBackend:
         ``new_origin`` names a new store, ``clock`` returns microseconds UTC. Raises NotFoundError, CorruptError,
         SchemaError, StorageError, BusyError; an existing file is then as it was.
         """
-        exists = _look(path, create=create)
         backend = cls(path, read_only=read_only, durability=durability, timeout=timeout, checkpoint=checkpoint)
         try:
-            if not exists:
-                backend._create(new_origin, clock)  # noqa: SLF001
-            backend._settle()  # noqa: SLF001
+            if not backend._found(create=create):
+                backend._create(new_origin, clock)
+            backend._settle()
         except BaseException:
             backend.close()
             raise
@@ -149,7 +148,7 @@ class SqliteBackend:
                 link.checkpoint(WAL_PAGES)
 
     @contextlib.contextmanager
-    def _synced(self, link: Link, durable: bool) -> Iterator[None]:  # noqa: FBT001
+    def _synced(self, link: Link, durable: bool) -> Iterator[None]:
         """Make one transaction durable in a store that is not, and with it all before it in the same log."""
         if not durable or self._durability == "full":
             yield
@@ -277,15 +276,13 @@ class SqliteBackend:
     def _settle(self) -> None:
         """Check what the file is; carry pending migrations out."""
         link = self._link()
-        with link.transaction("BEGIN"):
-            ours = link.rows("PRAGMA application_id") == [(APPLICATION_ID,)]
-            tables = link.rows("SELECT count(*) FROM sqlite_schema WHERE name IN ('schema_script', 'store')")
-            if not ours or tables != [(2,)]:
-                raise SchemaError(
-                    f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
-                )
-            applied = link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
-            missing = scripts.pending(self._known, applied, self.path)
+        applied = self._applied(link)
+        if applied is None and self._in_the_making:
+            with self._lock.held(self._timeout):
+                applied = self._applied(link)
+        if applied is None:
+            raise SchemaError(f"{self.path} is a SQLite database, but not a store of this package; it was left alone")
+        missing = scripts.pending(self._known, applied, self.path)
         if missing and self.read_only:
             raise SchemaError(f"{self.path} needs {len(missing)} migration(s); open it for writing once")
         if missing:
@@ -294,111 +291,35 @@ class SqliteBackend:
                 _migrate(link, scripts.pending(self._known, applied, self.path))
                 link.run(f"PRAGMA user_version = {len(self._known)}")
 
+    def _applied(self, link: Link) -> list[tuple[Any, ...]] | None:
+        """Return the migrations that the file has had, None if it is no store."""
+        with link.transaction("BEGIN"):
+            ours = link.rows("PRAGMA application_id") == [(APPLICATION_ID,)]
+            tables = link.rows("SELECT count(*) FROM sqlite_schema WHERE name IN ('schema_script', 'store')")
+            if not ours or tables != [(2,)]:
+                return None
+            return link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
+
+    @property
+    def _in_the_making(self) -> bool:
+        """Whether another process may be making the file just now: it has the lock file first, and holds it meanwhile."""
+        return not self.read_only and Path(self._lock.path).exists()
+
+    def _found(self, *, create: bool) -> bool:
+        """Say whether there is a file; one that looks broken is looked at again once nobody is making it."""
+        try:
+            return _look(self.path, create=create)
+        except CorruptError:
+            if not self._in_the_making:
+                raise
+        with self._lock.held(self._timeout):
+            return _look(self.path, create=create)
+
     def _same_schema(self, link: Link) -> None:
         if link.rows("PRAGMA user_version") != [(len(self._known),)]:
             raise SchemaTooNewError(
                 f"{self.path} was migrated by a newer release while it was open here; nothing was written: use that release"
             )
-
-
-class Link:
-    """One connection of one thread, with driver errors translated."""
-
-    def __init__(self, target: str, uri: str) -> None:
-        self.target = target
-        self.names = Names()
-        self.pages = 0
-        self._pid = os.getpid()
-        self._busy = False
-        try:
-            self._connection = sqlite3.connect(
-                uri, uri=True, isolation_level=None, timeout=5.0, cached_statements=64, check_same_thread=False
-            )
-        except sqlite3.Error as error:
-            raise translate(error, target) from error
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Carry out one statement. Raises the package's errors only."""
-        try:
-            return self._connection.execute(sql, values)
-        except (sqlite3.Error, OverflowError, UnicodeError) as error:
-            raise translate(error, self.target) from error
-
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return all rows of a query: a damaged page or broken text may show only while they are fetched."""
-        cursor = self.run(sql, values)
-        try:
-            return cursor.fetchall()
-        except (sqlite3.Error, OverflowError, UnicodeError) as error:
-            raise translate(error, self.target) from error
-
-    def each(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a query one by one, with driver errors translated."""
-        cursor = self.run(sql, values)
-        while True:
-            try:
-                row = cursor.fetchone()
-            except (sqlite3.Error, OverflowError, UnicodeError) as error:
-                raise translate(error, self.target) from error
-            if row is None:
-                return
-            yield row
-
-    @contextlib.contextmanager
-    def transaction(self, begin: str) -> Iterator[None]:
-        """Hold a transaction for a block: committed if it ends normally, else rolled back, never left open."""
-        if self._busy:
-            raise CheckpointStoreError(f"{self.target}: a transaction is already open in this thread")
-        self._busy = True
-        try:
-            self.run(begin)
-            yield
-            self.run("COMMIT")
-        except BaseException:
-            self.names.forget()
-            with contextlib.suppress(sqlite3.Error):
-                if self._connection.in_transaction:
-                    self._connection.rollback()
-            raise
-        finally:
-            self._busy = False
-
-    def checkpoint(self, pages: int) -> None:
-        """Move the write-ahead log into the file once this connection has written that many pages to it.
-
-        Never waits; called under the lock. The size of the log's file says nothing: it is reused from its start.
-        """
-        if self.pages >= pages:
-            self.pages = 0
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._pid == os.getpid():
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-
-
-_BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED"}
-_CORRUPT = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"}
-
-
-def translate(error: Exception, target: str) -> CheckpointStoreError:
-    """Return this package's error for one of the driver's."""
-    name = str(getattr(error, "sqlite_errorname", "") or "")
-    short = "_".join(name.split("_")[:2])
-    if short in _BUSY:
-        return BusyError(target, 5.0, "a program that does not use this package's lock")
-    if short in _CORRUPT:
-        return CorruptError(
-            f"{target} is not a readable SQLite database ({error}); it was left as it is: restore a backup, or salvage it"
-        )
-    if isinstance(error, (OverflowError, UnicodeError, sqlite3.InterfaceError)):
-        return CorruptError(f"{target}: a value does not fit its column: {error}")
-    if isinstance(error, sqlite3.OperationalError) and "no such" in str(error):
-        return SchemaError(f"{target} does not have the tables of a store: {error}")
-    return StorageError(f"{target}: {error}{f' ({name})' if name else ''}")
 
 
 def _look(path: str, *, create: bool) -> bool:

@@ -14,7 +14,7 @@ from cpstore.snapshot.records import Segment, SegmentHead
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cpstore.backends.sqlite import Link
+    from cpstore.backends.link import Link
 
 SEQ = (1 << 32) - 1
 PAGE = 256
@@ -101,7 +101,7 @@ class SqliteReader:
         low, high = stream << 32 | max(first, 1), stream << 32 | min(last, SEQ)
         order = "DESC" if newest_first else "ASC"
         while low <= high:
-            rows = self._rows(_ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", _ENTRY_SHAPE, low, high)  # noqa: S608
+            rows = self._rows(_ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", _ENTRY_SHAPE, low, high)
             for row in rows:
                 yield self._made(row)
             if len(rows) < PAGE:
@@ -135,10 +135,10 @@ class SqliteReader:
         stream, seq = number >> 32, number & SEQ
         try:
             if len(auth) != AUTH:
-                raise ValueError(f"{len(auth)} bytes of signature and digests")  # noqa: TRY301
+                raise ValueError(f"{len(auth)} bytes of signature and digests")
             label = time + self._names.epoch(self)
             if min(leaf, lag, step, label, term) < 0 or max(step, label) > canonical.MAX_INTEGER:
-                raise ValueError("a number that no entry can have")  # noqa: TRY301
+                raise ValueError("a number that no entry can have")
             return Entry(
                 stream=self._names.stream(self, stream),
                 seq=seq,

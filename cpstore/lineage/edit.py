@@ -68,8 +68,11 @@ class Edit:
     def _state(self, verb: str, path: str, items: tuple[Any, ...], start: int = 0, stop: int = 0) -> None:
         if self._done:
             raise InvalidStateError("this edit has ended; begin another one", path)
+        tokens = pointer.parse(path)
+        if len(tokens) > values.MAX_DEPTH:
+            raise InvalidStateError(f"the path leads more than {values.MAX_DEPTH} deep", path)
         encs = tuple(values.encode(item, path) for item in items)
         self._room -= sum(map(len, encs))
         if self._room < 0:
             raise InvalidStateError("the changes are larger than a state may be", path, "raise max_state_bytes")
-        self._changes.append(Change(verb, pointer.parse(path), encs, start, stop))
+        self._changes.append(Change(verb, tokens, encs, start, stop))

@@ -149,11 +149,9 @@ class Lineage:
         """
         if type(state) is not dict:
             raise InvalidStateError(f"a state is a dict, not {type(state).__name__}", advice="wrap it: {'value': …}")
-        raw = values.encode(state)
-        self._check_size(len(raw))
         terms = Terms(tuple(define), tuple(supersede), tuple(retire), glossary)
-        request = Request(step, terms, expected_revision, key, lambda: digest(b"state" + raw))
-        return self._write(request, lambda writer: writer.state(raw))
+        request = Request(step, terms, expected_revision, key, lambda: digest(b"state" + values.encode(state)))
+        return self._write(request, lambda writer: writer.state(state, self._max))
 
     def edit(
         self,
@@ -219,10 +217,6 @@ class Lineage:
 
     def _saw(self, revision: int) -> None:
         self._seen = revision if self._seen is None else max(self._seen, revision)
-
-    def _check_size(self, size: int) -> None:
-        if size > self._max:
-            raise InvalidStateError(f"the state has {size} encoded bytes, the limit is {self._max}")
 
     def _refresh(self, reading: Reading) -> None:
         """Learn the lineage's head and glossary from the store."""

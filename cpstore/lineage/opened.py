@@ -42,6 +42,7 @@ class OpenLineages:
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._limit = limit
+        self._held = 0
         self._all: WeakValueDictionary[StreamId, OpenLineage] = WeakValueDictionary()
         self._writing: OrderedDict[StreamId, tuple[OpenLineage, int]] = OrderedDict()
         self._lock = threading.Lock()
@@ -57,20 +58,27 @@ class OpenLineages:
     def used(self, lineage: OpenLineage) -> None:
         """Note what a lineage holds now, and drop the writing ends of those that were not used for longest."""
         with self._lock:
-            self._writing.pop(lineage.stream, None)
+            self._forget(lineage.stream)
             if lineage.writer is not None:
-                self._writing[lineage.stream] = (lineage, lineage.writer.weight)
-            held = sum(weight for _, weight in self._writing.values())
-            for stream, (other, weight) in list(self._writing.items()):
-                if held <= self._limit or other is lineage:
-                    break
-                if other.lock.acquire(blocking=False):
-                    try:
-                        other.writer = None
-                    finally:
-                        other.lock.release()
-                    del self._writing[stream]
-                    held -= weight
+                weight = lineage.writer.weight
+                self._writing[lineage.stream] = (lineage, weight)
+                self._held += weight
+            if self._held > self._limit:
+                self._shrink(lineage)
+
+    def _shrink(self, spared: OpenLineage) -> None:
+        for stream, (other, _) in list(self._writing.items()):
+            if self._held <= self._limit or other is spared:
+                return
+            if other.lock.acquire(blocking=False):
+                try:
+                    other.writer = None
+                finally:
+                    other.lock.release()
+                self._forget(stream)
+
+    def _forget(self, stream: StreamId) -> None:
+        self._held -= self._writing.pop(stream, (None, 0))[1]
 
     @property
     def writers(self) -> int:

@@ -54,7 +54,7 @@ class Draft:
         """Make ``enc`` the value at a path whose parent is a mapping node."""
         node = self.tree.find(path)
         if isinstance(node, Leaf):
-            if node.digest == leaf_hash(enc):
+            if node.enc == enc or (is_ref(node.enc) and node.digest == leaf_hash(enc)):
                 return
             if not is_ref(node.enc) and min(len(node.enc), len(enc)) >= PATCH_MIN and not self._outgrown(enc):
                 before, after = _common(node.enc, enc)

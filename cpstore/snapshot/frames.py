@@ -5,6 +5,7 @@ An encoder is valid only while the block it flushed last is the last one of its 
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def decompress(frame: bytes) -> bytes:
         size = zstandard.frame_content_size(frame)
         if not 0 <= size <= MAX_PLAIN:
             raise CorruptError(f"a stored frame declares {size} bytes, over the limit of {MAX_PLAIN}")
-        plain = zstandard.ZstdDecompressor().decompress(frame)
+        plain = _decompressor().decompress(frame)
     except zstandard.ZstdError as error:
         raise CorruptError(f"a stored frame cannot be decompressed: {error}") from error
     if len(plain) != size:
@@ -108,6 +109,17 @@ def decompress_tail(blocks: list[bytes]) -> bytes:
     if len(plain) > MAX_PLAIN:
         raise CorruptError(f"the open segment is larger than {MAX_PLAIN} bytes")
     return plain
+
+
+_local = threading.local()
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """Return this thread's decompressor: making one costs more than a small frame does."""
+    found: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
+    if found is None:
+        found = _local.decompressor = zstandard.ZstdDecompressor()
+    return found
 
 
 class TailEncoder:

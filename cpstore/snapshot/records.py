@@ -17,7 +17,10 @@ DELTA, BASE, BARE = 0, 1, 2
 def segment_digest(first: int, count: int, base: int, parts: bytes, ops: bytes, items: bytes) -> bytes:
     """Return the leaf of a sealed segment: over its place, its content list and its two frames."""
     head = _pack((first, count, base, parts, len(ops), len(items)))
-    return sha256(b"\x00cpstore/segment/v1\n" + head + ops + items).digest()
+    whole = sha256(b"\x00cpstore/segment/v1\n" + head)
+    whole.update(ops)
+    whole.update(items)
+    return whole.digest()
 
 
 @attrs.frozen

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import msgspec
 
 from cpstore.errors import CorruptError
 from cpstore.snapshot.frames import decompress, decompress_tail
 from cpstore.snapshot.packs import BlocksDigest, packs, segments_frontier, segments_root
-from cpstore.snapshot.records import BASE, Record
-from cpstore.snapshot.values import array_header
+from cpstore.snapshot.records import BASE, Record, segment_digest
+from cpstore.snapshot.values import array_header, split_array
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cpstore.snapshot.records import SegmentHead, Strand
 
 
@@ -26,13 +27,6 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     size: int
 
 
-class Chunk(msgspec.Struct, frozen=True):
-    """Encoded list items, joined."""
-
-    count: int
-    body: bytes
-
-
 _parts = msgspec.msgpack.Decoder(list[Part]).decode
 _sealed = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
 _open = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw, list[tuple[int, int, list[msgspec.Raw]]]]]).decode
@@ -42,13 +36,15 @@ _raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 class Source:
     """One stream's records and items. ``where`` names the stream in errors.
 
-    Nothing is decompressed before ``authenticate`` has succeeded.
+    Nothing is decompressed before ``authenticate`` has succeeded. ``keep``: hold every segment that was opened, for
+    readers that come back to them; otherwise only the last one.
     """
 
     def __init__(self, strand: Strand, where: str) -> None:
         self.where = where
         self.last = strand.last_segment()
         self.blocks = strand.tail()
+        self.keep = False
         self._strand = strand
         self._trusted = False
         self._heads: list[SegmentHead] = []
@@ -113,28 +109,26 @@ class Source:
 
     # --- items -----------------------------------------------------------------------------------------------
 
-    def chunks(self, lid: int, start: int, count: int, hint: int) -> list[Chunk]:
-        """Return the items ``start`` to ``start + count - 1`` of a log, as joined encodings in order."""
-        found: list[Chunk] = []
+    def chunks(self, lid: int, start: int, count: int, hint: int) -> Iterator[bytes]:
+        """Yield the items ``start`` to ``start + count - 1`` of a log as encoded lists, a segment at a time, in order."""
         want, end = start, start + count
         if hint < self.open_first:
             for head in self.heads(hint):
                 part = self.part(head, lid)
                 if want < end and part is not None and part.first <= want < part.first + part.count:
                     take = min(end, part.first + part.count)
-                    body = self._items(head)[lid][1]
                     whole = want == part.first and take == part.first + part.count
-                    found.append(Chunk(take - want, body if whole else _cut(body, part, want, take)))
+                    enc = self._items(head)[lid][1]
+                    yield enc if whole else _cut(enc, want - part.first, take - part.first)
                     want = take
         self._opened()
         if want < end and lid in self._tail_items:
             first, items = self._tail_items[lid]
             if first <= want and end <= first + len(items):
-                found.append(Chunk(end - want, b"".join(items[want - first : end - first])))
+                yield array_header(end - want) + b"".join(items[want - first : end - first])
                 want = end
         if want != end:
             raise CorruptError(f"{self.where}: items {want} to {end - 1} of list {lid} are not stored")
-        return found
 
     def logged(self, first: int, last: int) -> dict[int, tuple[int, list[bytes]]]:
         """Return the items that the entries of the segments touching ``first`` to ``last`` logged, by log."""
@@ -143,7 +137,7 @@ class Source:
             for head in self.heads(first):
                 if head.first <= last:
                     for lid, (part, body) in self._items(head).items():
-                        items = [bytes(raw) for raw in _raws(array_header(part.count) + body)]
+                        items = _split(body, part)
                         _join(logged, lid, part.first, items)
         if last >= self.open_first:
             self._opened()
@@ -220,7 +214,7 @@ class Source:
             if segment is None:
                 raise CorruptError(f"{self.where}: the segment at entry {head.first} is missing")
             ops, items = segment.ops, segment.items
-            if attrs.evolve(segment, head=head).recompute() != head.digest:
+            if segment_digest(head.first, head.count, head.base, head.parts, ops, items) != head.digest:
                 raise CorruptError(
                     f"{self.where}: entries {head.first} to {head.end - 1} are damaged: their stored bytes are not "
                     "those that were signed"
@@ -233,6 +227,8 @@ class Source:
                 at += part.size
             if at != len(plain):
                 raise CorruptError(f"{self.where}: the segment at entry {head.first} has items nobody lists")
+            if not self.keep:
+                self._plain.clear()
             self._plain[head.first] = (ops, logs)
         return self._plain[head.first]
 
@@ -274,6 +270,12 @@ def _join(logs: dict[int, tuple[int, list[bytes]]], lid: int, first: int, items:
     known += items
 
 
-def _cut(body: bytes, part: Part, start: int, end: int) -> bytes:
-    raws = _raws(array_header(part.count) + body)
-    return b"".join(raws[start - part.first : end - part.first])
+def _cut(enc: bytes, start: int, end: int) -> bytes:
+    return array_header(end - start) + b"".join(_raws(enc)[start:end])
+
+
+def _split(enc: bytes, part: Part) -> list[bytes]:
+    items = split_array(enc)
+    if len(items) != part.count:
+        raise CorruptError(f"a sealed list has {len(items)} items where {part.count} are listed")
+    return items

@@ -17,10 +17,10 @@ from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header, decode, split_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from cpstore.snapshot.delta import Logged
-    from cpstore.snapshot.source import Chunk, Source
+    from cpstore.snapshot.source import Source
 
 
 class States:
@@ -61,25 +61,37 @@ class States:
         assert applier is not None  # noqa: S101
         return applier.tree
 
-    def hashed(self, seq: int) -> tuple[Tree, int, int]:
+    def hashed(self, seq: int, fetch: Callable[[bytes], bytes] | None = None) -> tuple[Tree, int, int]:
         """Return the tree after the entry ``seq`` with the hashes of its lists, so that it can be changed.
 
-        Also the seq of its base, and the bytes of the changes since.
+        Also the seq of its base, and the bytes of the changes since. A tree that outlives these states reads shared
+        values later by ``fetch``.
         """
+        fetch = fetch or self.fetch
         base = self.own.base(seq)
         logged = self.own.logged(base, seq)
         tree, cost = Tree(), 0
         for record in self.own.records(base, seq):
             if record.kind == BASE:
-                tree, cost = read_tree(read_base(record.payload)[1], self.fetch), 0
+                tree, cost = read_tree(read_base(record.payload)[1], fetch), 0
             elif record.kind == DELTA:
                 cost += len(bytes(record.payload))
-                self.advance(tree, parts(record.payload), record.seq, logged)
+                self._advance(tree, parts(record.payload), record.seq, logged, fetch)
         return tree, base, cost
 
     def advance(self, tree: Tree, changes: Iterable[bytes | msgspec.Raw], seq: int, logged: Logged) -> None:
         """Carry one entry's changes out on a tree that keeps its hashes."""
-        applier = Applier(tree, self.fetch, lambda node: [item_hash(item) for item in self.items(tree, node.runs)])
+        self._advance(tree, changes, seq, logged, self.fetch)
+
+    def _advance(
+        self,
+        tree: Tree,
+        changes: Iterable[bytes | msgspec.Raw],
+        seq: int,
+        logged: Logged,
+        fetch: Callable[[bytes], bytes],
+    ) -> None:
+        applier = Applier(tree, fetch, lambda node: [item_hash(item) for item in self.items(tree, node.runs)])
         for change in changes:
             applier.apply(change, seq, logged)
 
@@ -97,6 +109,7 @@ class States:
 
     def value(self, tree: Tree) -> dict[str, Any]:
         """Return the state as fresh Python values."""
+        self.own.keep = _lists(tree.root) > 1
         return {key: self._value(tree, child) for key, child in tree.root.children.items()}
 
     def _value(self, tree: Tree, node: Node) -> Any:
@@ -108,13 +121,13 @@ class States:
             return {key: self._value(tree, child) for key, child in node.children.items()}
         items: list[Any] = []
         for chunk in self._chunks(tree, node.runs):
-            items += decode(array_header(chunk.count) + chunk.body, self._shared)
+            items += decode(chunk, self._shared)
         return items
 
     def _shared(self, ref: bytes) -> Any:
         return decode(self.fetch(ref), self._shared)
 
-    def _chunks(self, tree: Tree, runs: Iterable[Run]) -> Iterable[Chunk]:
+    def _chunks(self, tree: Tree, runs: Iterable[Run]) -> Iterator[bytes]:
         for run in runs:
             source = self.own if run.source == 0 else self._foreign(*tree.sources[run.source - 1])
             yield from source.chunks(run.lid, run.start, run.count, run.hint)
@@ -123,14 +136,11 @@ class States:
         """Return stored items, each its encoding or a reference."""
         found: list[bytes] = []
         for chunk in self._chunks(tree, runs):
-            found += split_array(array_header(chunk.count) + chunk.body)
+            found += split_array(chunk)
         return found
 
-    def encoded(self, tree: Tree) -> bytes:
-        """Return the state as one encoding, shared values included."""
-        return self._encoded(tree, tree.root)
-
-    def _encoded(self, tree: Tree, node: Node) -> bytes:
+    def encoded(self, tree: Tree, node: Node) -> bytes:
+        """Return the encoding of a node and all below it, shared values included."""
         if isinstance(node, Leaf):
             return self.fetch(node.enc) if is_ref(node.enc) else node.enc
         if isinstance(node, List):
@@ -139,8 +149,14 @@ class States:
         if node.folded and node.ref is not None:
             return self.fetch(node.ref)
         return map_header(len(node.children)) + b"".join(
-            [_key(key) + self._encoded(tree, child) for key, child in node.children.items()]
+            [_key(key) + self.encoded(tree, child) for key, child in node.children.items()]
         )
+
+
+def _lists(node: Node) -> int:
+    if isinstance(node, Map):
+        return 0 if node.folded else sum(map(_lists, node.children.values()))
+    return isinstance(node, List)
 
 
 _key = msgspec.msgpack.Encoder().encode

@@ -180,7 +180,7 @@ def _inspect(value: Any, at: tuple[str, ...], depth: int) -> Any:
     if kind in (dict, list, tuple, set, frozenset) and depth >= MAX_DEPTH:
         raise InvalidStateError(f"nested more than {MAX_DEPTH} deep, or a cycle", pointer.spell(at[:8]) + "/…")
     if kind is dict:
-        return {_key(key, at): _inspect(child, (*at, key), depth + 1) for key, child in value.items()}
+        return {check_key(key, at): _inspect(child, (*at, key), depth + 1) for key, child in value.items()}
     if kind in (list, tuple, set, frozenset):
         return kind(_inspect(child, (*at, str(n)), depth + 1) for n, child in enumerate(value))
     if kind is str:
@@ -200,7 +200,8 @@ def _inspect(value: Any, at: tuple[str, ...], depth: int) -> Any:
     )
 
 
-def _key(key: object, at: tuple[str, ...]) -> str:
+def check_key(key: object, at: tuple[str, ...]) -> str:
+    """Return a mapping's key. Raises InvalidStateError, naming the mapping at ``at``, if it is not storable text."""
     if type(key) is not str:
         raise InvalidStateError(f"key {key!r} is not text", pointer.spell(at), "mappings have text keys")
     if not _encodable(key):

@@ -7,11 +7,12 @@ failed, refused or foreign row it is thrown away and rebuilt from the stored byt
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from cpstore.digest import Frontier, leaf_hash
+from cpstore.errors import InvalidStateError
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.draft import Draft
 from cpstore.snapshot.edits import Editor
@@ -19,9 +20,10 @@ from cpstore.snapshot.form import array, pack, write_tree
 from cpstore.snapshot.frames import TailEncoder, compress, decompress
 from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
 from cpstore.snapshot.records import BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
-from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, item_hash, read_ref
+from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header
+from cpstore.snapshot.whole import Kept, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +99,7 @@ class SnapshotWriter:
         self._applier = Applier(tree, self._fetch, self._hashes)
         self._read = read
         self._known = known
-        self._raw: bytes | None = None
+        self._kept = Kept()
         self._draft: Draft | None = None
         self._open = _Open(seq + 1)
         self._encoder: TailEncoder | None = None
@@ -115,18 +117,16 @@ class SnapshotWriter:
         cls, read: Callable[[], States], known: Callable[[bytes], bytes | None], tree: Tree | None = None
     ) -> SnapshotWriter:
         """Begin a new stream, empty or from a tree that a fork brings."""
-        writer = cls(tree or Tree(), 0, read, known)
-        if tree is None:
-            writer._raw = b"\x80"
-        return writer
+        return cls(tree or Tree(), 0, read, known)
 
     @classmethod
     def reopen(cls, seq: int, read: Callable[[], States], known: Callable[[bytes], bytes | None]) -> SnapshotWriter:
         """Go on after the stream's last entry ``seq``."""
         states = read()
         source = states.own
-        tree, base, cost = states.hashed(seq)
-        writer = cls(tree, seq, read, known)
+        writer = cls(Tree(), seq, read, known)
+        # The tree stays for later acts, in which ``states`` is closed: what is still folded is read by the writer.
+        writer._applier.tree, base, cost = states.hashed(seq, writer._fetch)
         writer._open = _Open(source.open_first)
         writer._base, writer._cost = base, cost
         writer._frontier = segments_frontier(source.last)
@@ -146,16 +146,20 @@ class SnapshotWriter:
     def weight(self) -> int:
         """Bytes of memory that keeping this writer costs, roughly."""
         tree = 4 * max(self._base_size, BASE_MIN) + 64 * self._hashed
-        return (CONTEXT_BYTES if self._encoder else 0) + len(self._raw or b"") + 3 * self._open.size + tree
+        return (CONTEXT_BYTES if self._encoder else 0) + self._kept.size + 3 * self._open.size + tree
 
     # --- what an entry can add -------------------------------------------------------------------------------
 
-    def state(self, raw: bytes) -> Addition:
-        """Make the encoded state ``raw`` the next one, storing what differs."""
+    def state(self, state: dict[str, Any], max_bytes: int) -> Addition:
+        """Make ``state`` the next one, storing what differs.
+
+        Raises InvalidStateError, also if it has more than ``max_bytes``; the writer is then to be thrown away.
+        """
         draft = self._begin()
-        old = self._read().encoded(self.tree) if self._raw is None else self._raw
-        draft.differ([], (old, 0, len(old)), (raw, 0, len(raw)))
-        self._raw = raw
+        whole = Whole(draft, self._kept, self._encoded)
+        whole.differ(state)
+        if whole.size > max_bytes:
+            raise InvalidStateError(f"the state has {whole.size} encoded bytes, the limit is {max_bytes}")
         return self._finish(DELTA, draft)
 
     def changes(self, changes: Sequence[Change]) -> Addition:
@@ -165,7 +169,7 @@ class SnapshotWriter:
         for change in changes:
             editor.apply(change)
         if draft.changes:
-            self._raw = None
+            self._kept.clear()
         return self._finish(DELTA, draft)
 
     def bare_base(self) -> Addition:
@@ -186,6 +190,13 @@ class SnapshotWriter:
     def _fetch(self, enc: bytes) -> bytes:
         frame = self._blobs.get(read_ref(enc).content)
         return self._read().fetch(enc) if frame is None else decompress(frame)
+
+    def _encoded(self, node: Node) -> bytes:
+        """Return the encoding of a node that is not kept."""
+        if isinstance(node, List):
+            items = [self._fetch(item) if is_ref(item) else item for item in self._items(node.runs)]
+            return array_header(len(items)) + b"".join(items)
+        return self._read().encoded(self.tree, node)
 
     def _hashes(self, node: List) -> list[bytes]:
         self._hashed += node.count
@@ -276,10 +287,11 @@ class SnapshotWriter:
     def _seal(self) -> Segment:
         """Close the open segment with the entry that is being made."""
         open_ = self._open
-        listed = [(lid, first, len(encs), sum(map(len, encs))) for lid, (first, encs) in open_.items.items()]
+        lists = {lid: array(*encs) for lid, (_, encs) in open_.items.items()}
+        listed = [(lid, first, len(encs), len(lists[lid])) for lid, (first, encs) in open_.items.items()]
         content = pack(listed)
         ops = compress(array(*open_.ops))
-        items = compress(b"".join([b"".join(encs) for _, encs in open_.items.values()]))
+        items = compress(b"".join(lists.values()))
         count = len(open_.records)
         digest = segment_digest(open_.first, count, self._base, content, ops, items)
         self._frontier.append(digest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cpstore.snapshot import values
 from cpstore.snapshot.packs import packs
 from cpstore.snapshot.source import Source
 from cpstore.snapshot.state import States
@@ -85,7 +84,7 @@ class MiniLineage:
         self.signed = packs(bytes(32), self.seq, addition.segments, addition.blocks)
 
     def commit(self, state: dict[str, Any]) -> None:
-        self.land(self._writer().state(values.encode(state)))
+        self.land(self._writer().state(state, 1 << 30))
 
     def edit(self, *changes: Any) -> None:
         self.land(self._writer().changes(changes))

@@ -1,4 +1,4 @@
-"""A small store with everything in it: two namespaces, a fork, shared values, glossary changes, keys, sealed segments."""
+"""A small store with everything in it: namespaces, a fork, shared values, glossary changes, keys, sealed segments."""
 
 from __future__ import annotations
 

@@ -90,7 +90,9 @@ def test_f40_eight_threads_on_one_store_make_every_revision_once(path):
         assert shared.head().revision == 1 + WRITERS * EACH // 2
         assert sorted(items) == sorted(f"{number} {at}" for number in range(WRITERS) for at in range(EACH // 2))
         for number in range(WRITERS):
-            assert [item for item in items if item.startswith(f"{number} ")] == [f"{number} {at}" for at in range(EACH // 2)]
+            assert [item for item in items if item.startswith(f"{number} ")] == [
+                f"{number} {at}" for at in range(EACH // 2)
+            ]
             assert store.lineage(f"own {number}").load()["items"] == list(range(EACH // 2))
         assert store.verify().good
 
@@ -155,13 +157,20 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(path):
         pid = os.fork()
         if pid == 0:
             refused = 0
-            for act in (task.load, task.head, store.verify, lambda: task.commit({"by": "child"}, step=0)):
-                try:
-                    act()
-                except StorageError as error:
-                    refused += "fork" in str(error)
-            store.close()
-            os._exit(0 if refused == 4 else 1)
+            try:
+                for act in (
+                    task.load,
+                    task.head,
+                    store.verify,
+                    lambda: task.commit({"by": "child"}, step=0),
+                    store.close,
+                ):
+                    try:
+                        act()
+                    except StorageError as error:
+                        refused += "fork" in str(error)
+            finally:
+                os._exit(0 if refused == 5 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         task.commit({"by": "parent again"}, step=0)
         assert_holds(store, {("default", "task"): [{"by": "parent"}, {"by": "parent again"}]})

@@ -111,8 +111,7 @@ def test_a_truncated_file_is_a_typed_error_at_every_length(sample):
         assert not [question for question, value in found.items() if deceived(question, value, sound.get(question))]
 
 
-def test_a_page_copied_over_another_is_named_or_changes_nothing(sample):
-    # Field case F19: page 12 was a byte copy of page 9.
+def test_f19_a_page_copied_over_another_is_named_or_changes_nothing(sample):
     path, counts = sample
     sound, _ = look(path, counts)
     whole = path.read_bytes()

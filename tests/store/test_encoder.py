@@ -8,7 +8,7 @@ from sample import words
 from store_cases import assert_holds
 
 import cpstore
-from cpstore.backends.sqlite import Link
+from cpstore.backends.link import Link
 from cpstore.errors import InvalidStateError, RevisionConflictError, SemanticDriftError, StorageError
 from cpstore.snapshot import writer
 
@@ -202,7 +202,7 @@ def append(task, text):
 
 @pytest.mark.parametrize("late", [False, True], ids=["instead", "after it ran"])
 @pytest.mark.parametrize("act", ["first commit", "commit", "edit", "sealing", "sharing"])
-def test_a_statement_that_fails_leaves_nothing_half_done_whichever_it_is(tmp_path, processes, act, late):
+def test_f11_a_statement_that_fails_leaves_nothing_half_done_whichever_it_is(tmp_path, processes, act, late):
     (peer,) = processes()
     at = failures = 0
     while True:
@@ -270,4 +270,31 @@ def test_a_handle_goes_on_after_its_own_failed_commit(path, monkeypatch):
                     task.commit({"messages": ["lost"], "turn": at}, step=0)
             states.append(next_of(states, f"kept {at}"))
             task.commit(states[-1], step=0)
+        assert_holds(store, {NAME: states})
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_shared_mapping_read_by_an_earlier_act_is_opened_by_a_later_one(path, whole):
+    tools = {f"tool {at}": {"about": words(at, 30), "limit": at} for at in range(100)}
+    states = [{"tools": tools, "turn": 0}]
+    with cpstore.open(path) as store:
+        store.lineage("task").commit(states[0], step=0)
+    with cpstore.open(path) as store:
+        task = store.lineage("task")
+        task.head()
+        for turn in range(1, 4):
+            with task.edit(step=turn) as edit:
+                edit.set("/turn", turn)
+            states.append({**states[-1], "turn": turn})
+        changed = {**tools, "tool 7": {**tools["tool 7"], "limit": "changed"}}
+        states.append({**states[-1], "tools": changed})
+        if whole:
+            task.commit(states[-1], step=9)
+        else:
+            with task.edit(step=9) as edit:
+                edit.set("/tools/tool 7/limit", "changed")
+        # No act leaves a transaction open behind it, which would hold up checkpoints for ever.
+        assert not any(link._connection.in_transaction for link in store._journal.backend._links)
+        states.append({**states[-1], "turn": 9})
+        task.commit(states[-1], step=9)
         assert_holds(store, {NAME: states})

@@ -26,7 +26,7 @@ def two_stores_race(path: Path) -> None:
         theirs.commit({"n": 2}, step=1)
         with pytest.raises(errors.RevisionConflictError):
             mine.commit({"n": 3}, step=1)
-        assert {"n": 2} == theirs.load()
+        assert theirs.load() == {"n": 2}
         assert two.verify().good
 
 

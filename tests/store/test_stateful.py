@@ -1,4 +1,4 @@
-"""The public API against a plain model: whatever is done in whatever order, every revision loads as it was committed."""
+"""The public API against a plain model: whatever is done in whatever order, each revision loads as committed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,11 @@ values = st.recursive(
 wide = st.integers(60, 90).map(lambda count: {f"key {at}": at for at in range(count)})
 states = st.fixed_dictionaries(
     {"messages": st.lists(values, max_size=12)},
-    optional={"x": values, "wide": wide, "deep": st.fixed_dictionaries({"list": st.lists(texts, max_size=8), "y": values})},
+    optional={
+        "x": values,
+        "wide": wide,
+        "deep": st.fixed_dictionaries({"list": st.lists(texts, max_size=8), "y": values}),
+    },
 )
 seeds = st.integers(0, 1 << 30)
 
@@ -173,7 +177,9 @@ class Life(RuleBasedStateMachine):
 
     def one_change(self, edit: Any, state: dict[str, Any], data: Any) -> None:
         places = sorted(lists_of(state, ""))
-        verb = data.draw(st.sampled_from(["set", "new", "delete", *(["append", "splice", "item", "drop"] if places else [])]))
+        verb = data.draw(
+            st.sampled_from(["set", "new", "delete", *(["append", "splice", "item", "drop"] if places else [])])
+        )
         value = copy.deepcopy(data.draw(values))
         if verb in ("set", "new", "delete"):
             key = "new" if verb == "new" or not state else data.draw(st.sampled_from(sorted(state)))

@@ -1,4 +1,4 @@
-"""Somebody with write access and no key edits rows with plain SQL: verify names each attack, and no load is deceived."""
+"""Somebody with write access and no key edits rows with plain SQL: verify names each attack, no load is deceived."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import sqlite3
 
 import pytest
+import zstandard
 from sample import KEYS, SIGNER, fill, make
 from store_cases import seen_of, typed
 
@@ -175,7 +176,9 @@ def test_a_block_swapped_with_that_of_another_lineage_is_named_in_both(sample):
     assert_no_load_is_deceived(path, states)
 
 
-@pytest.mark.parametrize("columns", [["ops"], ["items"], ["ops", "items"], ["parts"], ["digest"], ["base"], ["frontier"]])
+@pytest.mark.parametrize(
+    "columns", [["ops"], ["items"], ["ops", "items"], ["parts"], ["digest"], ["base"], ["frontier"]]
+)
 def test_swapped_parts_of_sealed_segments_are_named(sample, columns):
     path, states = sample
     number = stream(path, "task") << 32
@@ -193,6 +196,21 @@ def test_a_shared_value_that_was_exchanged_or_removed_is_named(sample):
     rewrite(path, ("DELETE FROM blob WHERE no = 1",))
     found = named(path)["damaged-shared"]
     assert found.lineage and found.revisions
+    assert_no_load_is_deceived(path, states)
+
+
+def test_a_shared_value_that_was_packed_anew_is_named_since_no_load_accepts_it(sample):
+    path, states = sample
+    db = sqlite3.connect(path)
+    (frame,) = db.execute("SELECT frame FROM blob WHERE no = 1").fetchone()
+    db.close()
+    other = zstandard.ZstdCompressor(level=19).compress(zstandard.ZstdDecompressor().decompress(frame))
+    assert other != frame
+    rewrite(path, ("UPDATE blob SET frame = ? WHERE no = 1", other))
+    found = named(path)["damaged-shared"]
+    assert (found.lineage, found.revisions) == ("task", (1,)) and "not the one that was signed" in found.text
+    with cpstore.open(path, signer=SIGNER) as store, pytest.raises(CorruptError):
+        store.lineage("task").load()
     assert_no_load_is_deceived(path, states)
 
 
@@ -229,7 +247,10 @@ def test_a_history_signed_again_with_another_key_is_not_believed(tmp_path, small
         ("UPDATE store SET epoch = epoch + 1", "signature"),
         ("UPDATE store SET origin = 'cpstore.local/other'", "open"),
         ("UPDATE entry SET term = 0 WHERE term = 7", "glossary"),
-        ("UPDATE entry SET detail = CAST(replace(detail, 'unit: sec', 'unit: hec') AS BLOB) WHERE id & 255 = 7", "signature"),
+        (
+            "UPDATE entry SET detail = CAST(replace(detail, 'unit: sec', 'unit: hec') AS BLOB) WHERE id & 255 = 7",
+            "signature",
+        ),
         ("UPDATE entry SET detail = NULL WHERE id & 255 = 7", "glossary"),
         ("UPDATE entry SET detail = NULL WHERE id & 255 = 11", "keys"),
         ("DELETE FROM landed WHERE key = 'first'", "keys"),
@@ -241,7 +262,10 @@ def test_a_history_signed_again_with_another_key_is_not_believed(tmp_path, small
         ("DELETE FROM entry WHERE id >> 32 = (SELECT no FROM stream WHERE name = 'worker')", "empty-stream"),
         ("DELETE FROM stream WHERE name = 'worker'", "stray"),
         ("INSERT INTO tail (id, block) SELECT max(id) + 5, x'00' FROM entry", "stray"),
-        ("INSERT INTO segment SELECT id + 100, count, number, base, digest, frontier, parts, ops, items FROM segment", ""),
+        (
+            "INSERT INTO segment SELECT id + 99, count, number, base, digest, frontier, parts, ops, items FROM segment",
+            "",
+        ),
         ("INSERT INTO blob (no, namespace, content, frame) VALUES (99, 1, zeroblob(32), x'00')", "damaged-shared"),
         ("DELETE FROM actor", ""),
         ("DELETE FROM writer", ""),

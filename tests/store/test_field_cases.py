@@ -1,0 +1,393 @@
+"""How agents lost or corrupted their state elsewhere, each case with the outcome that is right here.
+
+The numbers are those of a collection of public bug reports; each test names the report that it comes from. F1 is in
+test_sealing, F5 in test_sharing, F8, F10, F20 and F40 in test_concurrency, F11 in test_encoder, F19 in test_damage.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sqlite3
+import stat
+import uuid
+from decimal import Decimal
+
+import attrs
+import pytest
+from sample import words
+from store_cases import content, typed
+
+import cpstore
+from cpstore import Binding, Directive, Glossary, Signer, Supersession
+from cpstore.backends import scripts, sqlite
+from cpstore.backends.engine import judge, loaded
+from cpstore.errors import (
+    CorruptError,
+    InvalidStateError,
+    RevisionConflictError,
+    SchemaError,
+    SemanticDriftError,
+    StorageError,
+    UntrustedKeyError,
+)
+from cpstore.snapshot import values
+
+
+@pytest.fixture
+def store(path):
+    with cpstore.open(path) as store:
+        yield store
+
+
+def test_f16_the_linked_engine_and_its_verdict_are_in_the_store_and_in_every_report(store):
+    # NousResearch/hermes-agent#69784: a bundled SQLite corrupted the state file.
+    store.lineage("task").commit({}, step=0)
+    assert sqlite3.sqlite_version in store.engine and sqlite3.sqlite_version in store.verify().engine
+    assert ("sound" in store.engine) == loaded().sound
+    sound = [(3, 51, 3), (3, 50, 7), (3, 44, 6), (3, 52, 0)]
+    faulty = [(3, 50, 4), (3, 51, 2), (3, 44, 5), (3, 49, 1), (3, 37, 0)]
+    assert all(judge(version).sound for version in sound) and not any(judge(version).sound for version in faulty)
+    assert not judge((3, 36, 0)).accepted
+
+
+def test_f17_the_verdict_is_on_the_engine_that_is_loaded_not_on_the_one_that_was_asked_for(store):
+    # openai/codex#27718: a fixed SQLite was silently downgraded later.
+    (real,) = sqlite3.connect(":memory:").execute("SELECT sqlite_version()").fetchone()
+    assert loaded().version == real and real in store.engine
+
+
+def test_f31_a_stale_writer_is_refused_with_the_head_and_nothing_is_retried(store):
+    # google/adk-python#4751: a stale writer was silently reloaded and allowed to go on.
+    a, b = store.lineage("task"), store.lineage("task")
+    for turn in range(7):
+        a.commit({"turn": turn}, step=0)
+    b.load()
+    a.commit({"by": "a"}, step=0)
+    for act in (lambda: b.commit({"by": "b"}, step=0), lambda: b.commit({"by": "b"}, step=0, expected_revision=7)):
+        with pytest.raises(RevisionConflictError) as refused:
+            act()
+        assert refused.value.head == 8 and refused.value.retry == "reload"
+    assert store.lineage("task").load() == {"by": "a"} and a.head().revision == 8
+    b.load()
+    assert b.commit({"by": "b"}, step=0).revision == 9
+
+
+def test_f32_two_commits_in_one_clock_tick_both_stand(path):
+    # google/adk-python#3717: a session was called stale although the times were equal.
+    with cpstore.open(path, clock=lambda: 10**15) as store:
+        task = store.lineage("task")
+        assert [task.commit({"turn": turn}, step=0).revision for turn in range(3)] == [1, 2, 3]
+        assert {found.time for found in task.history()} == {10**15}
+        assert task.load() == {"turn": 2}
+        assert store.verify().good
+
+
+def test_f37_a_commit_from_an_older_copy_does_not_overwrite_a_siblings_edit(store):
+    # adolfousier/opencrabs#954: a tool overwrote a file from a copy that it had read earlier.
+    ours, sibling = store.lineage("file"), store.lineage("file")
+    ours.commit({"text": "one\ntwo"}, step=0)
+    copy = ours.load()
+    seen = ours.head()
+    sibling.load()
+    theirs = sibling.commit({"text": "ONE\ntwo"}, step=0)
+    with pytest.raises(RevisionConflictError) as refused:
+        ours.commit({"text": copy["text"] + "\nthree"}, step=0, expected_revision=seen.revision)
+    assert (refused.value.lineage, refused.value.expected, refused.value.head) == ("file", 1, theirs.revision)
+    assert seen.state != ours.head().state == theirs.state
+    assert ours.load() == {"text": "ONE\ntwo"}
+
+
+def test_f38_an_older_delta_that_arrives_late_is_refused(store):
+    # google/adk-js#695: a late commit re-applied an older delta and set a key back.
+    late, early = store.lineage("task"), store.lineage("task")
+    early.commit({"key": 0}, step=0)
+    late.head()
+    edit = late.edit(step=1)
+    edit.set("/key", "older")
+    with early.edit(step=1) as first:
+        first.set("/key", "newer")
+    with pytest.raises(RevisionConflictError), edit:
+        pass
+    assert early.load() == {"key": "newer"} and early.head().revision == 2
+
+
+def test_f41_a_clock_that_steps_back_does_not_change_what_is_the_latest(path):
+    # langchain-ai/langgraphjs#2854: the newer checkpoint sorted as older.
+    times = iter([10**15, 10**15, 10**15 + 100, 10**15 - 500_000, 10**15 - 900_000])
+    with cpstore.open(path, clock=lambda: next(times)) as store:
+        task = store.lineage("task")
+        task.commit({"turn": 1}, step=0)
+        task.commit({"turn": 2}, step=0)
+        task.commit({"turn": 3}, step=0)
+    with cpstore.open(path) as store:
+        task = store.lineage("task")
+        assert task.load() == {"turn": 3}
+        assert [found.revision for found in task.history()] == [3, 2, 1]
+        assert task.head().time < task.checkpoint(2).time
+        assert store.verify().good
+
+
+@pytest.mark.parametrize("ahead", [163_000, 3_600_000_000, 10 * 365 * 86_400_000_000])
+def test_f43_a_stamp_from_the_future_is_kept_as_a_label_and_delivered_as_any_other(path, ahead):
+    # google/adk-java#1173: a client's clock was ahead and its last events were filtered out.
+    with cpstore.open(path, clock=lambda: 10**15 + ahead) as store:
+        store.lineage("task").commit({"turn": 1}, step=0)
+    with cpstore.open(path, clock=lambda: 10**15) as store:
+        task = store.lineage("task")
+        assert task.load() == {"turn": 1} and task.head().time == 10**15 + ahead
+        task.commit({"turn": 2}, step=0)
+        assert [found.time for found in task.history()] == [10**15, 10**15 + ahead]
+        assert store.verify().good
+
+
+def test_f44_a_summary_that_drops_and_bends_terms_is_refused_with_all_of_them(store):
+    # vshulcz/deja-vu#543: measured values and paths did not survive the summary.
+    terms = [Binding(f"term {at}", f"meaning {at}", constraint="unit: ms", established_at_step=0) for at in range(30)]
+    task = store.lineage("task")
+    task.commit({"messages": ["long"]}, step=0, define=terms)
+    summary = [attrs.evolve(terms[9], constraint="unit: s"), *terms[:9], *terms[10:27]]
+    with pytest.raises(SemanticDriftError) as refused:
+        task.commit({"messages": ["short"]}, step=1, glossary=Glossary(summary))
+    assert {symbol for symbol, _, _ in refused.value.differences} == {"term 9", "term 27", "term 28", "term 29"}
+    assert task.head().revision == 1 and len(task.glossary()) == 30
+    assert task.commit({"messages": ["short"]}, step=1, glossary=Glossary(terms)).revision == 2
+
+
+def test_f74_saving_what_was_loaded_adds_no_copy_of_it(store):
+    # google-gemini/gemini-cli#29366: every resume stored another copy.
+    task = store.lineage("task")
+    first = task.commit({"messages": [words(at, 30) for at in range(200)]}, step=0)
+    before = sum(store.stats()[name] for name in ("tail_bytes", "segment_bytes", "shared_bytes"))
+    for _ in range(10):
+        assert task.commit(task.load(), step=0).state == first.state
+    after = sum(store.stats()[name] for name in ("tail_bytes", "segment_bytes", "shared_bytes"))
+    assert after - before < 10 * 40
+    assert task.commit({"again": 1}, step=0, key="resume").revision == 12
+    assert task.commit({"again": 1}, step=0, key="resume").revision == 12
+
+
+def test_f83_branches_hold_what_each_of_them_wrote_after_a_reload(path):
+    # langchain-ai/langgraph#8443: after a fork, reload mixed in writes of the abandoned branch.
+    with cpstore.open(path) as store:
+        a = store.lineage("a")
+        for turn in range(4):
+            a.commit({"log": [f"a {at}" for at in range(turn + 1)]}, step=turn)
+        b = a.fork("b", revision=3)
+        for turn in range(200):
+            for task in (a, b):
+                with task.edit(step=9) as edit:
+                    edit.append("/log", f"{task.id} later {turn}")
+    with cpstore.open(path) as store:
+        later = {name: [f"{name} later {turn}" for turn in range(200)] for name in "ab"}
+        assert store.lineage("a").load() == {"log": ["a 0", "a 1", "a 2", "a 3", *later["a"]]}
+        assert store.lineage("b").load() == {"log": ["a 0", "a 1", "a 2", *later["b"]]}
+
+
+def test_f86_after_a_fork_the_child_writes_to_the_child(store):
+    # genai-io/gen-code#360: after a fork the recorder kept writing to the parent.
+    parent = store.lineage("a")
+    parent.commit({"by": "a"}, step=0)
+    before = parent.head()
+    child = parent.fork("b")
+    child.commit({"by": "b"}, step=1)
+    with child.edit(step=2) as edit:
+        edit.set("/more", True)
+    assert parent.head() == before and parent.load() == {"by": "a"}
+    assert child.id == "b" and child.head().revision == 3 and child.load() == {"by": "b", "more": True}
+    assert child.checkpoint(1).parent == ("a", 1) and child.checkpoint(1).kind == "fork"
+
+
+def test_f91_a_value_of_an_unknown_type_is_an_error_not_something_else(store, monkeypatch):
+    # langchain-ai/langgraph#6970: a class that could no longer be imported came back as None.
+    task = store.lineage("task")
+    with monkeypatch.context() as patch:
+        patch.setattr(values, "UUID", 30)  # as a newer release might write it
+        task.commit({"id": uuid.UUID(int=7), "other": 1}, step=0)
+    with pytest.raises(CorruptError):
+        task.load()
+    assert task.head().revision == 1  # the rest is still there
+
+
+def test_f92_every_value_either_comes_back_equal_or_is_refused_with_its_path(store):
+    # crewAIInc/crewAI#7358: datetime, UUID or set in the state crashed the save after the step had run.
+    state = {
+        "t": dt.datetime(2026, 3, 29, 2, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)), fold=1),
+        "d": dt.date(2026, 1, 1),
+        "s": {1, "x", (2, 3)},
+        "u": uuid.UUID(int=9),
+        "m": Decimal("0.10"),
+        "big": 10**40,
+        "nan": float("nan"),
+        "b": b"\0\xff",
+        "tuple": (1, [2]),
+        "minus zero": -0.0,
+    }
+    task = store.lineage("task")
+    task.commit(state, step=0)
+    assert typed(task.load()) == typed(state)
+    with pytest.raises(InvalidStateError) as refused:
+        task.commit({"list": [{"t": object()}]}, step=1)
+    assert refused.value.path == "/list/0/t" and task.head().revision == 1
+
+
+def test_f97_the_wrong_key_is_an_error_and_changes_nothing(path):
+    # openai/openai-agents-python#5005: with the wrong key the history looked empty, and one pop deleted it all.
+    owner, other = Signer.generate(), Signer.generate()
+    with cpstore.open(path, signer=owner) as store:
+        store.lineage("task").commit({"turn": 1}, step=0)
+    before = content(path)
+    for options in ({}, {"read_only": True}, {"create": False}):
+        with pytest.raises(UntrustedKeyError):
+            cpstore.open(path, signer=other, **options)
+    assert content(path) == before
+    # Without the note that names the key, the newest entry does.
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM note")
+    db.commit()
+    db.close()
+    with pytest.raises(UntrustedKeyError):
+        cpstore.open(path, signer=other)
+    with cpstore.open(path, signer=owner) as store:
+        assert store.lineage("task").load() == {"turn": 1}
+
+
+def test_f98_names_and_keys_are_values_never_code(store):
+    # HacktTricks-wiki/hacktricks#2361: filter keys were pasted into a path.
+    evil = "a') OR 1=1--"
+    task = store.lineage(evil, namespace=evil)
+    task.commit({evil: {evil: evil}}, step=0, key=evil, define=[Binding(evil, evil)])
+    with task.edit(step=1) as edit:
+        edit.set(f"/{evil}/$.x[*]", evil)
+    assert task.load() == {evil: {evil: evil, "$.x[*]": evil}}
+    assert [found.id for found in store.lineages(namespace=evil)] == [evil]
+    assert list(store.lineages(namespace="x' OR '1'='1")) == []
+    assert store.landed(evil, lineage=evil, namespace=evil) == "landed"
+    assert store.verify().good
+
+
+def test_f98_nothing_stored_is_run_when_it_is_read(store, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    task = store.lineage("task")
+    with pytest.raises(InvalidStateError):
+        task.commit({"x": Trap()}, step=0)
+    task.commit({"__class__": "os.system", "__reduce__": ["id"], "py/object": "os.system", "lc": 1}, step=0)
+    assert task.load()["py/object"] == "os.system"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_f100_nobody_else_can_read_what_is_written(tmp_path, monkeypatch):
+    # openclaw/openclaw#7862: transcripts were world-readable under umask 022.
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    before = os.umask(0)
+    try:
+        path = tmp_path / "made" / "deep" / "agent.db"
+        with cpstore.open(path) as store:
+            store.lineage("task").commit({}, step=0)
+            found = list(tmp_path.rglob("*"))
+            modes = {part.relative_to(tmp_path).as_posix(): stat.S_IMODE(part.stat().st_mode) for part in found}
+    finally:
+        os.umask(before)
+    files = {name: mode for name, mode in modes.items() if (tmp_path / name).suffix}
+    assert {"agent.db", "agent.db-wal", "agent.db-shm", "agent.db-lock", "default.pem"} == {
+        os.path.basename(name) for name in modes if "." in name
+    }
+    assert all(mode & 0o077 == 0 for mode in modes.values()), {name: oct(mode) for name, mode in modes.items()}
+    assert modes["made"] == modes["made/deep"] == 0o700 and files
+
+
+def test_f104_a_lone_surrogate_is_kept_and_harms_nothing_after_it(path):
+    # anthropics/claude-code#69927: output was cut inside a surrogate pair, and the session was dead.
+    state = {"messages": ["ok", "cut \ud83d", {"deep": ["\udc00", ("\ud800",)]}]}
+    with cpstore.open(path) as store:
+        task = store.lineage("task")
+        task.commit(state, step=0)
+        with task.edit(step=1) as edit:
+            edit.append("/messages", "\ude00 begins with the other half")
+    with cpstore.open(path) as store:
+        task = store.lineage("task")
+        assert task.load(1) == state
+        assert task.load()["messages"][-1] == "\ude00 begins with the other half"
+        with pytest.raises(InvalidStateError) as refused:
+            task.commit({"a": {"\ud83d": 1}}, step=2)
+        assert refused.value.path == "/a"
+        task.commit({"later": "fine"}, step=2)
+        assert store.verify().good
+
+
+def test_f109_a_migration_that_fails_leaves_the_old_file_and_makes_no_new_one(path, tmp_path, monkeypatch):
+    # openclaw/openclaw#119263: a migration failed, a fresh database was made, and the sessions seemed gone.
+    with cpstore.open(path) as store:
+        store.lineage("task").commit({"turn": 1}, step=0)
+    before, names = content(path), sorted(os.listdir(tmp_path))
+    known = scripts.load(sqlite.DIALECT)
+    wrong = [
+        scripts.Script("0002_next.sql", "CREATE TABLE next (x) STRICT;\n", "x"),
+        scripts.Script(
+            "0003_more.sql", "ALTER TABLE entry ADD COLUMN more INTEGER;\nCREATE INDEX i ON nowhere (x);\n", "y"
+        ),
+    ]
+    monkeypatch.setattr(scripts, "load", lambda dialect: [*known, *wrong])
+    with pytest.raises((StorageError, SchemaError)):
+        cpstore.open(path)
+    assert content(path) == before and sorted(os.listdir(tmp_path)) == names
+    # Where the first migration of all fails, no file is left that looks like a store.
+    new = tmp_path / "new.db"
+    with pytest.raises((StorageError, SchemaError)):
+        cpstore.open(new)
+    assert not new.exists()
+    monkeypatch.undo()
+    with cpstore.open(path) as store:
+        assert store.lineage("task").load() == {"turn": 1} and store.verify().good
+
+
+def test_f116_an_entry_whose_parent_was_never_written_is_named(path):
+    # anthropics/claude-code#22526: parent ids pointed at records that were never written.
+    with cpstore.open(path) as store:
+        task = store.lineage("task")
+        for turn in range(4):
+            task.commit({"turn": turn}, step=turn)
+        task.fork("child", revision=2)
+    db = sqlite3.connect(path)
+    db.execute("DROP TRIGGER entry_is_never_deleted")
+    db.execute("DELETE FROM entry WHERE id & 255 = 2 AND id >> 32 = (SELECT no FROM stream WHERE name = 'task')")
+    db.commit()
+    db.close()
+    with cpstore.open(path) as store:
+        report = store.verify()
+        assert not report.good
+        assert [(found.lineage, found.revisions) for found in report.findings if found.id == "gap"] == [("task", (2,))]
+
+
+def test_f116_a_fork_whose_parent_lineage_is_gone_is_named(path):
+    with cpstore.open(path) as store:
+        task = store.lineage("task")
+        task.commit({"messages": [words(at, 20) for at in range(30)]}, step=0)
+        task.fork("child")
+    db = sqlite3.connect(path)
+    db.execute("DROP TRIGGER entry_is_never_deleted")
+    for table in ("tail", "entry"):
+        db.execute(f"DELETE FROM {table} WHERE id >> 32 = (SELECT no FROM stream WHERE name = 'task')")
+    db.execute("DELETE FROM stream WHERE name = 'task'")
+    db.commit()
+    db.close()
+    with cpstore.open(path) as store:
+        assert "child" in {found.lineage for found in store.verify().findings}
+
+
+def test_a_directive_lets_a_definition_change_and_says_who_ordered_it(store):
+    # The way out of F44 and F56: not silence, but an order on record.
+    task = store.lineage("task")
+    old = Binding("done", "merged", authority=cpstore.Authority.USER, established_at_step=0)
+    task.commit({}, step=0, define=[old])
+    with pytest.raises(SemanticDriftError) as refused:
+        task.commit({}, step=1, define=[attrs.evolve(old, definition="built")])
+    assert [symbol for symbol, _, _ in refused.value.differences] == ["done"]
+    order = Directive(cpstore.Authority.USER, "message 9", "done means built")
+    made = task.commit({}, step=1, supersede=[Supersession(attrs.evolve(old, definition="built"), order)])
+    assert made.changes_glossary
+    assert [binding.definition for binding in task.glossary()] == ["built"]
+    assert [binding.definition for binding in task.glossary(1)] == ["merged"]
