@@ -10,6 +10,7 @@ from cpstore.digest import Frontier, digest, leaf_hash
 from cpstore.errors import CheckpointStoreError, CorruptError, SignatureError
 from cpstore.journal import Reading
 from cpstore.model.entry import Entry, StreamId, StreamKind, link_of
+from cpstore.model.fork import Citation
 from cpstore.model.glossary import Change, Glossary
 from cpstore.rules.glossary import apply, in_force
 from cpstore.signing.note import open_head
@@ -80,6 +81,7 @@ class Audit:
         self._findings: list[Finding] = []
         self._leaves: dict[int, bytes] = {}
         self._refs: dict[str, dict[Ref, tuple[StreamId, int]]] = {}
+        self.citations: list[tuple[Entry, Any]] = []
         self._entries = 0
         self._bytes = 0
         self._progress: Callable[[int, int], None] | None = None
@@ -100,6 +102,8 @@ class Audit:
             self._guard(None, lambda: self._log(tx, packed))
             for namespace in namespaces:
                 self._guard(None, lambda namespace=namespace: self._blobs(tx, namespace))  # type: ignore[misc]
+            for entry, parent in self.citations:
+                self._guard(entry.stream, lambda entry=entry, parent=parent: self._parent(tx, entry, parent))  # type: ignore[misc]
             self._guard(None, lambda: self._strays(tx, {number for number, _ in streams}))
         return Report(
             origin=self._journal.origin,
@@ -286,6 +290,21 @@ class Audit:
         advice = "the revisions that refer to it cannot be loaded; restore from a backup"
         self._find("damaged-shared", text, advice, stream, revisions)
 
+    def _parent(self, tx: Any, fork: Entry, parent: Any) -> None:
+        """Compare what a fork cites with the entry that is there."""
+        cited = Citation.from_value(parent)
+        number = tx.stream(StreamId(fork.stream.namespace, StreamKind.LINEAGE, cited.lineage))
+        entry = None if number is None else tx.revision(number, cited.revision)
+        before = None if entry is None or entry.seq == 1 else tx.entry(number, entry.seq - 1)
+        if entry is None or self._journal.digest(entry, link_of(before)).hex() != cited.entry:
+            self._find(
+                "parent",
+                f"{fork.stream} was forked from {cited.lineage}@{cited.revision}, which is not there as it was cited",
+                "the parent was removed or replaced; the fork's older content may be lost",
+                fork.stream,
+                (1,),
+            )
+
     def _strays(self, tx: Any, streams: set[int]) -> None:
         for text in tx.strays(streams):
             self._find("stray", text, "rows that no signed entry accounts for were put into the file")
@@ -391,6 +410,8 @@ class _Entries:
         match entry.detail:
             case {"key": {"name": str(key)}}:
                 self._keys[key] = seq
+            case {"parent": parent}:
+                self._audit.citations.append((entry, parent))
         return True
 
     def _terms(self, entry: Entry, before: Entry | None) -> None:

@@ -211,6 +211,11 @@ class Reading:
                 raise CorruptError(f"{stream}: the stream has no entries; run verify")
             if entry.stream != stream:
                 raise CorruptError(f"{stream}: the index of names leads to the entries of {entry.stream}; run verify")
+            if self.tx.end(number) != entry.seq:
+                raise CorruptError(
+                    f"{stream}: entry {entry.seq} is the last one found, but bytes are stored up to entry "
+                    f"{self.tx.end(number)}; run verify"
+                )
             self._heads[stream] = number, self.checked(number, entry)
         return self._heads[stream]
 

@@ -173,6 +173,16 @@ class SqliteReader:
         rows = self._rows(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id", _HEAD_SHAPE, start[0] if start else low, high)
         return [head for head in map(_head, rows) if head.end > since]
 
+    def end(self, stream: int) -> int:
+        row = self._one(
+            "SELECT max(coalesce((SELECT max(id) FROM tail WHERE id BETWEEN ? AND ?), 0), coalesce((SELECT id + count - 1 "
+            "FROM segment WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1), 0))",
+            "i",
+            *_bounds(stream),
+            *_bounds(stream),
+        )
+        return row[0] & SEQ if row else 0
+
     def last_segment(self, stream: int) -> SegmentHead | None:
         row = self._one(_HEAD + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", _HEAD_SHAPE, *_bounds(stream))
         return None if row is None else _head(row)

@@ -307,3 +307,39 @@ def test_the_attacks_start_from_a_sound_store(sample):
     before = hashlib.sha256(path.read_bytes()).digest()
     assert_no_load_is_deceived(path, states)
     assert hashlib.sha256(path.read_bytes()).digest() == before
+
+
+def test_a_fork_whose_parent_is_gone_is_named(path):
+    with cpstore.open(path, signer=SIGNER) as store:
+        parent = store.lineage("parent")
+        parent.commit({"a": 1}, step=1)
+        parent.fork("child")
+    number = stream(path, "parent")
+    low, high = number << 32, (number + 1) << 32
+    rewrite(
+        path,
+        *[(f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", low, high) for table in ("entry", "tail")],
+        ("DELETE FROM stream WHERE no = ?", number),
+    )
+
+    assert named(path)["parent"].lineage == "child"
+
+
+@pytest.mark.parametrize("act", ["head", "load", "history", "commit"])
+def test_a_missing_last_entry_is_no_shorter_history_but_an_error(path, act):
+    with cpstore.open(path, signer=SIGNER) as store:
+        task = store.lineage("task")
+        for turn in range(3):
+            task.commit({"turn": turn}, step=turn)
+    rewrite(path, ("DELETE FROM entry WHERE id = ?", stream(path, "task") << 32 | 3))
+
+    with cpstore.open(path, signer=SIGNER) as store:
+        task = store.lineage("task")
+        acts = {
+            "head": task.head,
+            "load": task.load,
+            "history": lambda: list(task.history()),
+            "commit": lambda: task.commit({}, step=9, expected_revision=2),
+        }
+        with pytest.raises(CorruptError):
+            acts[act]()
