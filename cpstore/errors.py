@@ -66,8 +66,11 @@ class SemanticDriftError(RefusedError):
 
     def __str__(self) -> str:
         lines = [f"{self.where}: refused, {len(self.differences)} locked definition(s) would drift"]
-        lines += [f"  {symbol!r}: {before or 'absent'} -> {after or 'absent'}" for symbol, before, after in self.differences]
-        lines.append(self.advice or "state the definitions unchanged, or pass supersede=[Supersession(binding, directive)]")
+        lines += [
+            f"  {name!r}: {before or 'absent'} -> {after or 'absent'}" for name, before, after in self.differences
+        ]
+        advice = "state the definitions unchanged, or pass supersede=[Supersession(binding, directive)]"
+        lines.append(self.advice or advice)
         return "\n".join(lines)
 
 
@@ -210,7 +213,8 @@ class StorageError(CheckpointStoreError):
         if self.seq is None:
             return self.problem
         return (
-            f"{self.problem}; entry {self.seq} of {self.stream!r} is in doubt: ask store.landed(error) before repeating it"
+            f"{self.problem}; entry {self.seq} of {self.stream!r} is in doubt: "
+            "ask store.landed(error) before repeating it"
         )
 
 

@@ -19,7 +19,7 @@ def test_each_python_block_of_the_readme_runs(block, tmp_path):
 
     done = subprocess.run([sys.executable, "block.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
 
-    assert (0, "") == (done.returncode, done.stderr)
+    assert (done.returncode, done.stderr) == (0, "")
     assert "milliseconds" in done.stdout
 
 
@@ -27,7 +27,9 @@ def test_the_readme_is_short():
     assert len(README.splitlines()) <= 150
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page", [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.name
+)
 def test_links_between_pages_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
 
@@ -36,6 +38,8 @@ def test_links_between_pages_lead_somewhere(page):
 
 def test_the_levels_of_the_architecture_page_are_those_that_are_enforced():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    names = {path.stem for path in (ROOT / "cpstore").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    names = {
+        path.stem for path in (ROOT / "cpstore").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
 
     assert [name for name in sorted(names - {"__init__", "__pycache__", "demo", "replay"}) if name not in page] == []

@@ -27,8 +27,8 @@ class Verdict:
         if self.sound:
             return f"SQLite {self.version}: sound"
         return (
-            f"SQLite {self.version}: has the WAL-reset bug (fixed in 3.51.3); safe here, because cpstore checkpoints only "
-            "under its own lock. Let no other program write or checkpoint this file"
+            f"SQLite {self.version}: has the WAL-reset bug (fixed in 3.51.3); safe here, because cpstore checkpoints "
+            "only under its own lock. Let no other program write or checkpoint this file"
         )
 
 

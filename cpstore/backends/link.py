@@ -105,7 +105,7 @@ def translate(error: Exception, target: str) -> CheckpointStoreError:
         return BusyError(target, 5.0, "a program that does not use this package's lock")
     if short in _CORRUPT:
         return CorruptError(
-            f"{target} is not a readable SQLite database ({error}); it was left as it is: restore a backup, or salvage it"
+            f"{target} is not a readable SQLite database ({error}); it was left as it is: restore a backup"
         )
     if isinstance(error, (OverflowError, UnicodeError, sqlite3.InterfaceError)):
         return CorruptError(f"{target}: a value does not fit its column: {error}")

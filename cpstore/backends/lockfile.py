@@ -35,7 +35,7 @@ class LockFile:
 
     @contextlib.contextmanager
     def held(self, timeout: float) -> Iterator[None]:
-        """Hold the lock for a block. Raises BusyError after ``timeout`` seconds, naming the holder where it is known."""
+        """Hold the lock for a block. Raises BusyError after ``timeout`` seconds, naming the holder if it is known."""
         if self._pid != os.getpid():
             raise StorageError(f"{self._target}: opened before a fork; open the store again in the child")
         started = time.monotonic()
@@ -85,31 +85,54 @@ class LockFile:
 
     def _queue(self, fd: int, started: float, timeout: float) -> None:
         """Wait in the kernel's queue, in a thread of its own, which passes the lock on if nobody wants it any more."""
-        won = threading.Event()
-        given_up = threading.Event()
-        turn = threading.Lock()
-
-        def wait() -> None:
-            with contextlib.suppress(OSError):
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            with turn:
-                if given_up.is_set():
-                    fcntl.flock(fd, fcntl.LOCK_UN)
-                    os.close(fd)
-                else:
-                    won.set()
-
-        threading.Thread(target=wait, name="cpstore-lock", daemon=True).start()
-        left = max(0.0, timeout - (time.monotonic() - started))
-        if won.wait(left):
-            return
-        with turn:
-            if won.is_set():
+        wait = _Wait(fd)
+        threading.Thread(target=wait.run, name="cpstore-lock", daemon=True).start()
+        try:
+            if wait.over.wait(max(0.0, timeout - (time.monotonic() - started))) or not wait.abandon():
+                wait.check(self.path)
                 return
-            given_up.set()
-            holder = self.holder()
-            self._fd = -1  # the waiter owns the descriptor now and closes it
-        raise BusyError(self._target, time.monotonic() - started, holder)
+        except BaseException:
+            if not wait.abandon():
+                fcntl.flock(fd, fcntl.LOCK_UN)
+            else:
+                self._fd = -1
+            raise
+        self._fd = -1  # the waiting thread owns the descriptor now and closes it
+        raise BusyError(self._target, time.monotonic() - started, self.holder())
+
+
+class _Wait:
+    """One blocking wait for a lock. Its caller may give up; then who gets the lock passes it on at once."""
+
+    def __init__(self, fd: int) -> None:
+        self.over = threading.Event()
+        self._fd = fd
+        self._deciding = threading.Lock()
+        self._abandoned = False
+        self._failure: OSError | None = None
+
+    def run(self) -> None:
+        """Wait for the lock. The body of the waiting thread."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError as error:
+            self._failure = error
+        with self._deciding:
+            if self._abandoned:
+                os.close(self._fd)  # and with it the lock
+            else:
+                self.over.set()
+
+    def abandon(self) -> bool:
+        """Give up. False if the wait is over already: then the lock is the caller's."""
+        with self._deciding:
+            self._abandoned = self._abandoned or not self.over.is_set()
+            return self._abandoned
+
+    def check(self, path: str) -> None:
+        """Raise StorageError if the wait ended without the lock."""
+        if self._failure is not None:
+            raise StorageError(f"cannot lock {path}: {self._failure.strerror}") from self._failure
 
 
 class _Turns:

@@ -302,7 +302,7 @@ class SqliteBackend:
 
     @property
     def _in_the_making(self) -> bool:
-        """Whether another process may be making the file just now: it has the lock file first, and holds it meanwhile."""
+        """Whether another process may be making the file now: it has the lock file first, and holds it meanwhile."""
         return not self.read_only and Path(self._lock.path).exists()
 
     def _found(self, *, create: bool) -> bool:
@@ -318,7 +318,8 @@ class SqliteBackend:
     def _same_schema(self, link: Link) -> None:
         if link.rows("PRAGMA user_version") != [(len(self._known),)]:
             raise SchemaTooNewError(
-                f"{self.path} was migrated by a newer release while it was open here; nothing was written: use that release"
+                f"{self.path} was migrated by a newer release while it was open here; nothing was written: "
+                "use that release"
             )
 
 

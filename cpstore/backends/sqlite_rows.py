@@ -86,7 +86,9 @@ class SqliteReader:
 
     def last(self, stream: int) -> Entry | None:
         low, high = _bounds(stream)
-        return self._entry(self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", _ENTRY_SHAPE, low, high))
+        return self._entry(
+            self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", _ENTRY_SHAPE, low, high)
+        )
 
     def any_entry(self) -> tuple[int, Entry] | None:
         row = self._one(_ENTRY + "ORDER BY id LIMIT 1", _ENTRY_SHAPE)
@@ -101,7 +103,9 @@ class SqliteReader:
         low, high = stream << 32 | max(first, 1), stream << 32 | min(last, SEQ)
         order = "DESC" if newest_first else "ASC"
         while low <= high:
-            rows = self._rows(_ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", _ENTRY_SHAPE, low, high)
+            rows = self._rows(
+                _ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", _ENTRY_SHAPE, low, high
+            )
             for row in rows:
                 yield self._made(row)
             if len(rows) < PAGE:
@@ -110,7 +114,9 @@ class SqliteReader:
 
     def revision(self, stream: int, revision: int) -> Entry | None:
         low, high = _bounds(stream)
-        newest = self._one("SELECT id, lag FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", "ii", low, high)
+        newest = self._one(
+            "SELECT id, lag FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", "ii", low, high
+        )
         if newest is None or revision < 1:
             return None
         left, right = 1, newest[0] & SEQ
@@ -175,8 +181,8 @@ class SqliteReader:
 
     def end(self, stream: int) -> int:
         row = self._one(
-            "SELECT max(coalesce((SELECT max(id) FROM tail WHERE id BETWEEN ? AND ?), 0), coalesce((SELECT id + count - 1 "
-            "FROM segment WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1), 0))",
+            "SELECT max(coalesce((SELECT max(id) FROM tail WHERE id BETWEEN ? AND ?), 0), "
+            "coalesce((SELECT id + count - 1 FROM segment WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1), 0))",
             "i",
             *_bounds(stream),
             *_bounds(stream),

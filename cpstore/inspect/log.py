@@ -102,6 +102,10 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
     if found["key"] is not None:
         notes.append(f"key {visible(found['key'])}")
     return (
-        str(found["revision"]), str(found["step"]), moment(found["time"]), found["kind"], visible(found["actor"]),
+        str(found["revision"]),
+        str(found["step"]),
+        moment(found["time"]),
+        found["kind"],
+        visible(found["actor"]),
         ", ".join(notes),
     )

@@ -76,7 +76,6 @@ class Replay:
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not made of its items")
         self._tree = tree
 
-
     def _refer(self, node: Node, seq: int) -> None:
         """Note the shared values that a stored node refers to, and check what it says of their content."""
         if isinstance(node, Leaf):

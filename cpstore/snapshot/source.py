@@ -110,7 +110,7 @@ class Source:
     # --- items -----------------------------------------------------------------------------------------------
 
     def chunks(self, lid: int, start: int, count: int, hint: int) -> Iterator[bytes]:
-        """Yield the items ``start`` to ``start + count - 1`` of a log as encoded lists, a segment at a time, in order."""
+        """Yield ``count`` items of a log from number ``start`` as encoded lists, a segment at a time, in order."""
         want, end = start, start + count
         if hint < self.open_first:
             for head in self.heads(hint):
