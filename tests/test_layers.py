@@ -46,7 +46,7 @@ NOT_IN_RULES = {
     "socket", "sqlite3", "subprocess", "tempfile", "threading", "time", "uuid",
 }  # fmt: skip
 DISTRIBUTIONS = {"sqlite-utils": "sqlite_utils"}
-FRAMEWORKS = {"adapters"}  # each of its modules imports a framework that only its user has installed
+FRAMEWORKS = {"adapters", "testing"}  # they import what only their users have installed: frameworks, pytest
 
 
 class Import(NamedTuple):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cpstore.backends.sqlite_rows import Names
 from cpstore.errors import BusyError, CheckpointStoreError, CorruptError, SchemaError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+Answer = TypeVar("Answer")
 
 
 class Link:
@@ -56,6 +58,13 @@ class Link:
             if row is None:
                 return
             yield row
+
+    def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer:
+        """Put a question that needs the connection itself, with driver errors translated."""
+        try:
+            return question(self._connection)
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            raise translate(error, self.target) from error
 
     @contextlib.contextmanager
     def transaction(self, begin: str) -> Iterator[None]:

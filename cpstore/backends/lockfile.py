@@ -31,6 +31,7 @@ class LockFile:
         self._turns = _Turns()
         self._pid = os.getpid()
         self._fd = -1
+        self._locked = False
         self._name = f"pid {self._pid} on {socket.gethostname()}\n".encode("ascii", "replace").ljust(80)
 
     @contextlib.contextmanager
@@ -43,12 +44,24 @@ class LockFile:
             raise BusyError(self._target, time.monotonic() - started, "another thread of this process")
         try:
             self._lock(started, timeout)
+            self._locked = True
             try:
                 yield
             finally:
+                self._locked = False
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         finally:
             self._turns.give()
+
+    @property
+    def waiting(self) -> int:
+        """How many threads of this process wait for their turn."""
+        return self._turns.waiting
+
+    @property
+    def locked(self) -> bool:
+        """Whether this process holds the lock."""
+        return self._locked
 
     def close(self) -> None:
         """Close the file. The lock must not be held."""
@@ -142,6 +155,10 @@ class _Turns:
         self._queue: deque[threading.Lock] = deque()
         self._lock = threading.Lock()
         self._taken = False
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
 
     def take(self, timeout: float) -> bool:
         with self._lock:

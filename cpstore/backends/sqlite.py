@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from cpstore.backends import engine as engines
-from cpstore.backends import scripts
+from cpstore.backends import queries, scripts
 from cpstore.backends.link import Link
 from cpstore.backends.lockfile import LockFile
 from cpstore.backends.sqlite_rows import SqliteReader, SqliteWriter
@@ -180,17 +180,9 @@ class SqliteBackend:
 
     def stats(self) -> dict[str, int]:
         """Return bytes and counts by what they are for."""
-        with self.read() as tx:
-            counted = {
-                "entries": "SELECT count(*) FROM entry",
-                "streams": "SELECT count(*) FROM stream",
-                "tail_bytes": "SELECT coalesce(sum(length(block)), 0) FROM tail",
-                "segments": "SELECT count(*) FROM segment",
-                "segment_bytes": "SELECT coalesce(sum(length(ops) + length(items)), 0) FROM segment",
-                "shared_values": "SELECT count(*) FROM blob",
-                "shared_bytes": "SELECT coalesce(sum(length(frame)), 0) FROM blob",
-            }
-            found = {name: int(tx._rows(sql, "i")[0][0]) for name, sql in counted.items()}  # noqa: SLF001
+        link = self._link()
+        with link.transaction("BEGIN"):
+            found = link.ask(queries.sizes)
         for name, suffix in (("file_bytes", ""), ("wal_bytes", "-wal")):
             with contextlib.suppress(OSError):
                 found[name] = os.stat(self.path + suffix).st_size  # noqa: PTH116

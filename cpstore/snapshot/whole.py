@@ -62,7 +62,7 @@ class Whole:
         self._encoded = encoded
 
     def differ(self, state: dict[str, Any]) -> None:
-        """Carry out all differences. Raises InvalidStateError for what cannot be stored: the tree is half changed then."""
+        """Carry out all differences. Raises InvalidStateError; the tree is then half changed."""
         self._map((), self._draft.tree.root, state)
 
     def _any(self, path: Path, node: Node, value: Any) -> None:

@@ -1,0 +1,46 @@
+"""Backends for tests, and a child process that holds a lock."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+
+from cpstore.backends.sqlite import SqliteBackend
+
+EPOCH = 1_790_000_000_000_000
+
+
+def opened(path, **changed):
+    options = {
+        "create": True,
+        "read_only": False,
+        "durability": "full",
+        "timeout": 10.0,
+        "checkpoint": "auto",
+        "new_origin": lambda: "cpstore.test/origin",
+        "clock": lambda: EPOCH,
+    }
+    return SqliteBackend.open(str(path), **{**options, **changed})
+
+
+HOLD = """
+import sys
+from cpstore.backends.lockfile import LockFile
+with LockFile(sys.argv[1]).held(10):
+    print("held", flush=True)
+    sys.stdin.readline()
+print("released", flush=True)
+"""
+
+
+@contextlib.contextmanager
+def holder(path):
+    """A process that holds the write lock of ``path`` until a line is sent to it, or it is killed."""
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()

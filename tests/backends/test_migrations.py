@@ -1,0 +1,122 @@
+"""Schema scripts: all or nothing, and only onto what this release knows."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from sqlite_cases import opened
+
+from cpstore.backends import scripts
+from cpstore.backends.scripts import Script, pending
+from cpstore.errors import CheckpointStoreError, SchemaChangedError, SchemaError, SchemaTooNewError
+
+KNOWN = [Script("0001_a.sql", "CREATE TABLE a (x)", "aa"), Script("0002_b.sql", "CREATE TABLE b (x)", "bb")]
+
+
+@pytest.mark.parametrize(
+    ("applied", "left"),
+    [
+        ([], ["0001_a.sql", "0002_b.sql"]),
+        ([("0001_a.sql", "aa")], ["0002_b.sql"]),
+        ([(k.name, k.checksum) for k in KNOWN], []),
+    ],
+)
+def test_what_was_applied_is_the_beginning_of_what_is_known(applied, left):
+    assert left == [script.name for script in pending(KNOWN, applied, "a.db")]
+
+
+@pytest.mark.parametrize(
+    ("applied", "error"),
+    [
+        ([("0001_a.sql", "aa"), ("0002_b.sql", "bb"), ("0003_c.sql", "cc")], SchemaTooNewError),
+        ([("0001_a.sql", "edited")], SchemaChangedError),
+        ([("0002_b.sql", "bb")], SchemaChangedError),
+    ],
+)
+def test_anything_else_is_refused(applied, error):
+    with pytest.raises(error):
+        pending(KNOWN, applied, "a.db")
+
+
+def test_a_store_of_a_newer_release_is_refused_at_open_and_left_alone(tmp_path):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO schema_script VALUES ('0099_future.sql', 'ff')")
+    db.close()
+    before = path.read_bytes()
+
+    with pytest.raises(SchemaTooNewError, match="newer release"):
+        opened(path)
+
+    assert before == path.read_bytes()
+
+
+def test_an_older_release_that_has_it_open_is_refused_at_its_next_write(tmp_path):
+    path = tmp_path / "a.db"
+    backend = opened(path)
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+
+    with pytest.raises(SchemaTooNewError, match="while it was open here"), backend.write() as tx:
+        tx.add_note(1, b"x")
+    with backend.read() as reader:
+        assert reader.last_note() is None
+    backend.close()
+
+
+def test_an_edited_script_is_noticed(tmp_path):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE schema_script SET checksum = 'x'")
+    db.close()
+
+    with pytest.raises(SchemaChangedError):
+        opened(path)
+
+
+def test_a_migration_that_fails_leaves_the_file_byte_equal(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    before = path.read_bytes()
+    known = scripts.load("sqlite")
+    broken = Script("0002_broken.sql", "CREATE TABLE fine (x);\nCREATE TABLE store (again);\n", "bb")
+    monkeypatch.setattr(scripts, "load", lambda dialect: [*known, broken])
+
+    with pytest.raises(CheckpointStoreError):
+        opened(path)
+
+    assert before == path.read_bytes()
+    monkeypatch.undo()
+    opened(path).close()
+
+
+def test_a_first_migration_that_fails_leaves_no_store_behind(tmp_path, monkeypatch):
+    broken = Script("0001_broken.sql", "CREATE TABLE fine (x);\nCREATE TABLE fine (again);\n", "bb")
+    monkeypatch.setattr(scripts, "load", lambda dialect: [broken])
+
+    with pytest.raises(CheckpointStoreError):
+        opened(tmp_path / "a.db")
+
+    assert not (tmp_path / "a.db").exists()
+
+
+def test_pending_migrations_are_carried_out_once(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    known = scripts.load("sqlite")
+    more = Script("0002_more.sql", "CREATE TABLE more (x);\n", "bb")
+    monkeypatch.setattr(scripts, "load", lambda dialect: [*known, more])
+
+    with pytest.raises(SchemaError, match="open it for writing once"):
+        opened(path, create=False, read_only=True)
+    opened(path).close()
+    opened(path, create=False, read_only=True).close()
+
+    db = sqlite3.connect(path)
+    assert db.execute("SELECT count(*) FROM schema_script").fetchall() == [(2,)]
+    assert db.execute("PRAGMA user_version").fetchall() == [(2,)]
+    db.close()

@@ -1,0 +1,147 @@
+"""What only the SQLite backend promises: settings, costs, checkpoints under the lock, and answers about the file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+from sqlite_cases import opened
+
+from cpstore.backends.sqlite import path_of
+from cpstore.errors import StorageError
+from cpstore.testing import STREAM, add, entry
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.db"
+
+
+def test_the_file_has_the_settings_that_cannot_be_changed_later(path):
+    opened(path).close()
+
+    db = sqlite3.connect(path)
+    found = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "auto_vacuum", "page_size")]
+    strict = db.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND strict = 0").fetchall()
+    db.close()
+    assert found == ["wal", 2, 4096]
+    assert strict == [("sqlite_schema",)]
+
+
+def test_entries_are_never_updated_or_deleted(path):
+    backend = opened(path)
+    with backend.write() as tx:
+        add(tx, tx.add_stream(STREAM), entry(1))
+    backend.close()
+
+    db = sqlite3.connect(path)
+    for sql in ("UPDATE entry SET step = 9", "DELETE FROM entry"):
+        with pytest.raises(sqlite3.IntegrityError, match="never"):
+            db.execute(sql)
+    db.close()
+
+
+def test_the_header_of_a_checkpoint_costs_at_most_150_bytes_of_file(path):
+    backend = opened(path)
+    with backend.write() as tx:
+        number = tx.add_stream(STREAM)
+        for seq in range(1, 20_001):
+            tx.add_entry(number, entry(seq, time=1_790_000_000_000_000 + seq * 1_000_000_000))
+    backend.close()
+
+    db = sqlite3.connect(path)
+    (size,) = db.execute("SELECT sum(pgsize) FROM dbstat WHERE name = 'entry'").fetchone()
+    db.close()
+    assert size / 20_000 <= 150
+
+
+def test_the_write_ahead_log_stays_bounded_while_nobody_reads(path):
+    backend = opened(path)
+    with backend.write() as tx:
+        number = tx.add_stream(STREAM)
+    sizes = []
+    for seq in range(1, 1500):
+        with backend.write() as tx:
+            add(tx, number, entry(seq))
+        sizes.append((path.parent / "a.db-wal").stat().st_size)
+    backend.close()
+
+    assert max(sizes) < 8 << 20
+    assert not (path.parent / "a.db-wal").exists()
+
+
+def test_every_checkpoint_is_made_under_the_lock(path, monkeypatch):
+    backend = opened(path)
+    held = []
+    real = backend._lock.held
+
+    def watch(timeout):
+        held.append("asked")
+        return real(timeout)
+
+    monkeypatch.setattr(backend._lock, "held", watch)
+    statements = []
+    backend._link()._connection.set_trace_callback(lambda sql: statements.append((sql, backend._lock.locked)))
+    with backend.write() as tx:
+        number = tx.add_stream(STREAM)
+    for seq in range(1, 700):
+        with backend.write() as tx:
+            add(tx, number, entry(seq))
+    backend.close()
+
+    checkpoints = [locked for sql, locked in statements if "wal_checkpoint" in sql]
+    assert len(checkpoints) >= 2
+    assert all(checkpoints)
+    assert len(held) == 701
+
+
+def test_threads_have_connections_of_their_own_and_close_takes_them_all(path):
+    backend = opened(path)
+    links = []
+
+    def look():
+        with backend.read() as reader:
+            reader.facts()
+        links.append(backend._link())
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    backend.close()
+
+    assert len({id(link) for link in links}) == 4
+    for link in links:
+        with pytest.raises(StorageError):
+            link.run("SELECT 1")
+    with pytest.raises(StorageError, match="closed"), backend.read():
+        pass
+
+
+def test_stats_count_what_is_there(path):
+    backend = opened(path)
+    with backend.write() as tx:
+        number = tx.add_stream(STREAM)
+        add(tx, number, entry(1), entry(2))
+        tx.add_blob("default", b"c" * 32, b"frame")
+
+    found = backend.stats()
+
+    backend.close()
+    wanted = {"entries": 2, "streams": 1, "tail_bytes": 14, "shared_values": 1, "shared_bytes": 5, "segments": 0}
+    assert wanted == {name: found[name] for name in wanted}
+
+
+@pytest.mark.parametrize("target", ["postgresql://x", "http://x", "", "a\0b", ":memory:"])
+def test_what_is_no_path_is_refused(target):
+    with pytest.raises(StorageError):
+        path_of(target)
+
+
+def test_a_target_may_be_a_path_or_an_address(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "real.db")
+
+    assert str(tmp_path / "real.db") == path_of(f"sqlite:///{tmp_path}/link")
+    assert str(tmp_path / "real.db") == path_of(tmp_path / "link")
