@@ -99,8 +99,8 @@ class LockFile:
     def _queue(self, fd: int, started: float, timeout: float) -> None:
         """Wait in the kernel's queue, in a thread of its own, which passes the lock on if nobody wants it any more."""
         wait = _Wait(fd)
-        threading.Thread(target=wait.run, name="cpstore-lock", daemon=True).start()
         try:
+            threading.Thread(target=wait.run, name="cpstore-lock", daemon=True).start()
             if wait.over.wait(max(0.0, timeout - (time.monotonic() - started))) or not wait.abandon():
                 wait.check(self.path)
                 return
