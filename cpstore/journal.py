@@ -177,6 +177,10 @@ class Reading:
         if manager is not None:
             manager.__exit__(kind, error, trace)
 
+    def close(self) -> None:
+        """End the transaction now: a thread has one at a time, and a write is to follow."""
+        self.__exit__(None, None, None)
+
     @property
     def tx(self) -> Reader:
         """The transaction, begun now if it was not."""

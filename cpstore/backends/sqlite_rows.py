@@ -113,13 +113,15 @@ class SqliteReader:
             low, high = (low, rows[-1][0] - 1) if newest_first else (rows[-1][0] + 1, high)
 
     def revision(self, stream: int, revision: int) -> Entry | None:
-        low, high = _bounds(stream)
-        newest = self._one(
-            "SELECT id, lag FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", "ii", low, high
-        )
-        if newest is None or revision < 1:
+        if revision < 1:
             return None
-        left, right = 1, newest[0] & SEQ
+        # A revision never comes before the entry of the same number, and is that one as long as all are checkpoints.
+        entry = self.entry(stream, revision)
+        if entry is None or entry.revision == revision:
+            return entry
+        low, high = _bounds(stream)
+        newest = self._one("SELECT id FROM entry WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", "i", low, high)
+        left, right = revision, newest[0] & SEQ if newest else revision
         while left < right:
             middle = (left + right) // 2
             row = self._one("SELECT lag FROM entry WHERE id = ?", "i", stream << 32 | middle)

@@ -246,7 +246,7 @@ class Lineage:
             try:
                 writer = self._writer(reading)
                 addition = add(writer)
-                reading.__exit__(None, None, None)
+                reading.close()
                 made = self._sign(Kind.CHECKPOINT, request, addition, change, head + 1)
                 self._land(made, addition, request.key)
             except BaseException:
@@ -378,7 +378,7 @@ class Lineage:
                     raise CorruptError(
                         f"{parent._stream}@{entry.revision}: its bytes make another state than was signed"
                     )
-                reading.__exit__(None, None, None)
+                reading.close()
                 request = Request(entry.step, Terms(), None, None, lambda: b"")
                 made = self._sign(
                     Kind.FORK, request, addition, plan.change, 1, parent=citation.to_value(), **plan.extra()

@@ -15,7 +15,7 @@ from cpstore.snapshot.values import array_header, split_array
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cpstore.snapshot.records import SegmentHead, Strand
+    from cpstore.snapshot.records import Segment, SegmentHead, Strand
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -48,7 +48,8 @@ class Source:
         self._strand = strand
         self._trusted = False
         self._heads: list[SegmentHead] = []
-        self._plain: dict[int, tuple[bytes, dict[int, tuple[Part, bytes]]]] = {}
+        self._segments: dict[int, Segment] = {}
+        self._plain: dict[int, dict[int, tuple[Part, bytes]]] = {}
         self._records: list[Record] | None = None
         self._tail_logs: list[dict[int, tuple[int, list[bytes]]]] = []
         self._tail_items: dict[int, tuple[int, list[bytes]]] = {}
@@ -84,14 +85,15 @@ class Source:
             for head in self.heads(first):
                 if head.first <= last:
                     found += [record for record in self._ops(head) if first <= record.seq <= last]
-        found += [record for record in self._opened() if first <= record.seq <= last]
+        if last >= self.open_first:
+            found += [record for record in self._opened() if first <= record.seq <= last]
         if len(found) != last - first + 1:
             raise CorruptError(f"{self.where}: entries {first} to {last} have {len(found)} records")
         return found
 
     def base(self, seq: int) -> int:
         """Return the seq of the newest base at or before ``seq``."""
-        for record in reversed(self._opened()):
+        for record in reversed(self._opened() if seq >= self.open_first else []):
             if record.seq <= seq and record.kind == BASE:
                 return record.seq
         hint = self.last.base if self.last is not None else 0
@@ -121,7 +123,8 @@ class Source:
                     enc = self._items(head)[lid][1]
                     yield enc if whole else _cut(enc, want - part.first, take - part.first)
                     want = take
-        self._opened()
+        if want < end:
+            self._opened()
         if want < end and lid in self._tail_items:
             first, items = self._tail_items[lid]
             if first <= want and end <= first + len(items):
@@ -151,6 +154,7 @@ class Source:
 
     def drop_plain(self) -> None:
         """Let go of decompressed segments: they can be read again."""
+        self._segments.clear()
         self._plain.clear()
 
     def items_of(self, seq: int) -> dict[int, tuple[int, list[bytes]]]:
@@ -208,8 +212,9 @@ class Source:
         except msgspec.MsgspecError as error:
             raise CorruptError(f"{self.where}: the content list of the segment at {head.first} is broken") from error
 
-    def _open_segment(self, head: SegmentHead) -> tuple[bytes, dict[int, tuple[Part, bytes]]]:
-        if head.first not in self._plain:
+    def _stored(self, head: SegmentHead) -> Segment:
+        """Return a segment whose bytes were compared with its digest."""
+        if head.first not in self._segments:
             segment = self._strand.segment(head.first)
             if segment is None:
                 raise CorruptError(f"{self.where}: the segment at entry {head.first} is missing")
@@ -219,7 +224,14 @@ class Source:
                     f"{self.where}: entries {head.first} to {head.end - 1} are damaged: their stored bytes are not "
                     "those that were signed"
                 )
-            plain = decompress(items)
+            if not self.keep:
+                self._segments.clear()
+            self._segments[head.first] = segment
+        return self._segments[head.first]
+
+    def _items(self, head: SegmentHead) -> dict[int, tuple[Part, bytes]]:
+        if head.first not in self._plain:
+            plain = decompress(self._stored(head).items)
             logs: dict[int, tuple[Part, bytes]] = {}
             at = 0
             for part in self._listed(head):
@@ -229,15 +241,12 @@ class Source:
                 raise CorruptError(f"{self.where}: the segment at entry {head.first} has items nobody lists")
             if not self.keep:
                 self._plain.clear()
-            self._plain[head.first] = (ops, logs)
+            self._plain[head.first] = logs
         return self._plain[head.first]
-
-    def _items(self, head: SegmentHead) -> dict[int, tuple[Part, bytes]]:
-        return self._open_segment(head)[1]
 
     def _ops(self, head: SegmentHead) -> list[Record]:
         try:
-            raws = _sealed(decompress(self._open_segment(head)[0]))
+            raws = _sealed(decompress(self._stored(head).ops))
         except msgspec.MsgspecError as error:
             raise CorruptError(f"{self.where}: the segment at entry {head.first} cannot be read: {error}") from error
         if len(raws) != head.count:
