@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cpstore.snapshot.records import Segment, SegmentHead
     from cpstore.snapshot.writer import Addition
 
+PROVEN = 4096
+"""Signatures that a process remembers as checked, by the hash of key, signature and signed bytes."""
 NOTE_EVERY = 1000
 """Entries after which the log's head is signed anew."""
 
@@ -58,6 +60,7 @@ class Journal:
         self.clock = clock
         self.actor = actor
         self._signer = signer
+        self._proven: set[bytes] = set()
         with backend.read() as tx:
             self.origin = tx.facts().origin
 
@@ -147,8 +150,17 @@ class Journal:
         return leaf_hash(leaf_data(pae(entry.body(self.origin, prev)), entry.signature, entry.writer))
 
     def verify(self, entry: Entry, before: Entry | None) -> None:
-        """Check one entry's signature and its link. Raises SignatureError."""
-        self.keyring.verify(entry.writer, entry.signature, pae(entry.body(self.origin, link_of(before))))
+        """Check one entry's signature and its link. Raises SignatureError.
+
+        What was found good is remembered: the same signature of the same bytes by the same key is good again.
+        """
+        signed = pae(entry.body(self.origin, link_of(before)))
+        proven = digest(entry.writer + entry.signature + signed)
+        if proven not in self._proven:
+            self.keyring.verify(entry.writer, entry.signature, signed)
+            if len(self._proven) >= PROVEN:
+                self._proven.clear()
+            self._proven.add(proven)
 
 
 class Reading:

@@ -49,6 +49,7 @@ class Source:
         self._trusted = False
         self._heads: list[SegmentHead] = []
         self._segments: dict[int, Segment] = {}
+        self._unsealed: tuple[int, list[Record]] = (0, [])
         self._plain: dict[int, dict[int, tuple[Part, bytes]]] = {}
         self._records: list[Record] | None = None
         self._tail_logs: list[dict[int, tuple[int, list[bytes]]]] = []
@@ -245,13 +246,17 @@ class Source:
         return self._plain[head.first]
 
     def _ops(self, head: SegmentHead) -> list[Record]:
+        if self._unsealed[0] == head.first:
+            return self._unsealed[1]
         try:
             raws = _sealed(decompress(self._stored(head).ops))
         except msgspec.MsgspecError as error:
             raise CorruptError(f"{self.where}: the segment at entry {head.first} cannot be read: {error}") from error
         if len(raws) != head.count:
             raise CorruptError(f"{self.where}: the segment at entry {head.first} has {len(raws)} records")
-        return [Record(head.first + at, kind, payload) for at, (kind, payload) in enumerate(raws)]
+        records = [Record(head.first + at, kind, payload) for at, (kind, payload) in enumerate(raws)]
+        self._unsealed = (head.first, records)
+        return records
 
     def _opened(self) -> list[Record]:
         if self._records is None:
