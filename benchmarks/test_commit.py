@@ -67,4 +67,5 @@ def test_sqlite_commits_one_plain_row(benchmark: Any, tmp_path: Path) -> None:
     benchmark.pedantic(lambda: plain.commit(bytes(next(sizes) % 8 + 300)), rounds=ROUNDS)
 
     plain.close()
-    assert next(sizes) == 300 + ROUNDS
+    rounds = ROUNDS if benchmark.enabled else 1
+    assert next(sizes) == 300 + rounds

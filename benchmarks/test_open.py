@@ -29,4 +29,4 @@ def test_a_store_is_opened_and_committed_to(benchmark: Any, ground: Ground, line
     benchmark.pedantic(open_and_commit, rounds=15)
 
     with ground.store(name) as store:
-        assert store.lineage("task-7").head().revision == 5 + 15
+        assert store.lineage("task-7").head().revision == 5 + (15 if benchmark.enabled else 1)
