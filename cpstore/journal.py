@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 PROVEN = 4096
 """Signatures that a process remembers as checked, by the hash of key, signature and signed bytes."""
+SOURCES = 16
+"""Streams whose authenticated outline (segment digests, open segment) is kept between two readings."""
 NOTE_EVERY = 1000
 """Entries after which the log's head is signed anew."""
 
@@ -61,6 +65,8 @@ class Journal:
         self.actor = actor
         self._signer = signer
         self._proven: set[bytes] = set()
+        self._sources: OrderedDict[StreamId, tuple[bytes, Source]] = OrderedDict()
+        self._lending = threading.Lock()
         with backend.read() as tx:
             self.origin = tx.facts().origin
 
@@ -162,11 +168,25 @@ class Journal:
                 self._proven.clear()
             self._proven.add(proven)
 
+    def borrow(self, entry: Entry) -> Source | None:
+        """Return the outline that was authenticated by this very entry, for one reader at a time."""
+        with self._lending:
+            signature, source = self._sources.pop(entry.stream, (b"", None))
+        return source if signature == entry.signature else None
+
+    def give_back(self, entry: Entry, source: Source) -> None:
+        """Keep what is known of a stream as of its newest entry; the one not used for longest gives way."""
+        source.rest()
+        with self._lending:
+            self._sources[entry.stream] = (entry.signature, source)
+            if len(self._sources) > SOURCES:
+                self._sources.popitem(last=False)
+
 
 class Reading:
     """One read transaction over verified entries and authenticated bytes. Opened when first asked, then closed.
 
-    ``tx`` lends it one that is open already.
+    ``tx`` lends it one that is open already; then everything is read anew, nothing that is known from before counts.
     """
 
     def __init__(self, journal: Journal, namespace: str, tx: Reader | None = None) -> None:
@@ -174,6 +194,7 @@ class Reading:
         self.namespace = namespace
         self._manager: Any = None
         self._tx = tx
+        self._anew = tx is not None
         self._heads: dict[StreamId, tuple[int, Entry]] = {}
         self._sources: dict[StreamId, Source] = {}
 
@@ -183,6 +204,9 @@ class Reading:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None and not self._anew:
+            for stream, source in self._sources.items():
+                self.journal.give_back(self._heads[stream][1], source)
         self._heads, self._sources = {}, {}
         self._tx = None
         manager, self._manager = self._manager, None
@@ -242,6 +266,11 @@ class Reading:
             if found is None:
                 raise NotFoundError(f"{stream} does not exist")
             number, entry = found
+            known = None if self._anew else self.journal.borrow(entry)
+            if known is not None:
+                known.resume(_Strand(self.tx, number))
+                self._sources[stream] = known
+                return known
             source = Source(_Strand(self.tx, number), str(stream))
             before = self.tx.entry(number, entry.seq - 1) if entry.seq > 1 else None
             source.authenticate(entry.packs, link_of(before), entry.time)

@@ -153,6 +153,16 @@ class Source:
         """Return the seq after the segment that holds ``seq``, sealed or open."""
         return self.end if seq >= self.open_first else self._head_of(seq).end
 
+    def rest(self) -> None:
+        """Keep only the outline: the digests that were checked and the open segment. ``resume`` goes on."""
+        self.drop_plain()
+        self._unsealed = (0, [])
+        self.keep = False
+
+    def resume(self, strand: Strand) -> None:
+        """Go on with another transaction's bytes; each segment is compared with the digests that are known."""
+        self._strand = strand
+
     def drop_plain(self) -> None:
         """Let go of decompressed segments: they can be read again."""
         self._segments.clear()
