@@ -343,3 +343,19 @@ def test_a_missing_last_entry_is_no_shorter_history_but_an_error(path, act):
         }
         with pytest.raises(CorruptError):
             acts[act]()
+
+
+def test_verify_reads_everything_anew_though_loads_remember_what_was_proven(path):
+    with cpstore.open(path, signer=SIGNER) as store:
+        task = store.lineage("task")
+        for turn in range(5):
+            task.commit({"turn": turn}, step=turn)
+        assert task.load() == {"turn": 4}
+        assert store.verify().good
+        number = stream(path, "task")
+        rewrite(path, ("UPDATE tail SET block = zeroblob(length(block)) WHERE id = ?", number << 32 | 3))
+
+        assert {finding.id for finding in store.verify().findings} == {"damaged-bytes"}
+        assert task.load() == {"turn": 4}  # from bytes that were proven before; never from the altered ones
+    with cpstore.open(path, signer=SIGNER) as store, pytest.raises(CorruptError):
+        store.lineage("task").load()
