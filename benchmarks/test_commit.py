@@ -29,6 +29,27 @@ def test_edit_appends_one_message(benchmark: Any, ground: Ground, step: int) -> 
         assert lineage.head().revision > before
 
 
+@pytest.mark.parametrize("writers", [1, 2], ids=["one-writer", "two-writers-by-turns"])
+def test_writers_take_turns_on_one_lineage(benchmark: Any, ground: Ground, writers: int) -> None:
+    """What a foreign row costs: the other's writing end has to be rebuilt from the stored bytes."""
+    text = messages(1)
+    name = f"turns-{writers}.db"
+    with ground.store(name) as one, ground.store(name) as two:
+        grow(one.lineage("t1"), messages(300))
+        handles = [store.lineage("t1") for store in (one, two)[:writers]]
+        turn = itertools.cycle(handles)
+
+        def look() -> tuple[tuple[Any, ...], dict[str, Any]]:
+            handle = next(turn)
+            handle.head()
+            return (handle, 300, text), {}
+
+        benchmark.pedantic(append, setup=look, rounds=ROUNDS)
+
+        assert handles[0].head().revision == 300 + (ROUNDS if benchmark.enabled else 1)
+        assert one.verify().good
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_commit_takes_the_whole_state(benchmark: Any, ground: Ground, step: int) -> None:
     live = messages(step)
