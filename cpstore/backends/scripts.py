@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import attrs
 from cpstore.errors import SchemaChangedError, SchemaTooNewError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 @attrs.frozen
@@ -42,3 +43,29 @@ def pending(known: Sequence[Script], applied: Sequence[tuple[str, str]], where: 
         if (known[at].name, known[at].checksum) != (name, checksum):
             raise SchemaChangedError(f"{where}: its migration {name} is not the {known[at].name} of this release")
     return list(known[len(applied) :])
+
+
+def carry_out(run: Callable[[str, Sequence[str]], object], missing: Sequence[Script]) -> None:
+    """Carry scripts out by ``run(sql, values)`` and note that, inside the transaction that is open."""
+    run(
+        "CREATE TABLE IF NOT EXISTS schema_script (name TEXT PRIMARY KEY, checksum TEXT NOT NULL) "
+        "STRICT, WITHOUT ROWID",
+        (),
+    )
+    for script in missing:
+        for statement in _statements(script.sql):
+            run(statement, ())
+        run("INSERT INTO schema_script (name, checksum) VALUES (?, ?)", (script.name, script.checksum))
+
+
+def _statements(sql: str) -> Iterator[str]:
+    statement = ""
+    for line in sql.splitlines(keepends=True):
+        if not statement and (not line.strip() or line.startswith("--")):
+            continue
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        raise ValueError(f"a script ends in the middle of a statement: {statement[:60]!r}")

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
-import stat
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 from cpstore.backends import engine as engines
-from cpstore.backends import queries, scripts
+from cpstore.backends import place, queries, scripts
 from cpstore.backends.link import Link
 from cpstore.backends.lockfile import LockFile
 from cpstore.backends.sqlite_rows import SqliteReader, SqliteWriter
 from cpstore.errors import (
     CheckpointStoreError,
-    CorruptError,
-    NotFoundError,
     SchemaError,
     SchemaTooNewError,
     StorageError,
@@ -28,13 +23,15 @@ from cpstore.errors import (
 from cpstore.model.entry import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 APPLICATION_ID = 0x43505354  # "CPST"
 DIALECT = "sqlite"
 WAL_PAGES = 1000
 """Pages of the write-ahead log from which a commit also checkpoints."""
 PAGE_SIZE = 4096
+
+_NOTHING = contextlib.nullcontext()
 
 
 def path_of(target: str | os.PathLike[str]) -> str:
@@ -69,6 +66,7 @@ class SqliteBackend:
         self._lock = LockFile(path)
         self._local = threading.local()
         self._links: list[Link] = []
+        self._anchor: Link | None = None
         self._guard = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
@@ -98,11 +96,14 @@ class SqliteBackend:
         """
         backend = cls(path, read_only=read_only, durability=durability, timeout=timeout, checkpoint=checkpoint)
         try:
-            if not backend._found(create=create):
+            if not place.look(path, create=create):
                 backend._create(new_origin, clock)
             backend._settle()
+            if backend._external and not read_only:
+                backend._drop_anchor()
         except BaseException:
-            backend.close()
+            backend._let_go()
+            backend._lock.close()
             raise
         return backend
 
@@ -122,7 +123,8 @@ class SqliteBackend:
     def read(self) -> Iterator[SqliteReader]:
         """Open a read transaction: one snapshot, no lock."""
         link = self._link()
-        with link.transaction("BEGIN"):
+        at_rest = self._unchanged(link) if link.stamp else _NOTHING
+        with link.used(), at_rest, link.transaction("BEGIN"):
             reader = SqliteReader(link)
             try:
                 yield reader
@@ -135,7 +137,12 @@ class SqliteBackend:
         if self.read_only:
             raise StorageError(f"{self.path} is open for reading only")
         link = self._link()
-        with self._lock.held(self._timeout if timeout is None else timeout):
+        patience = self._timeout if timeout is None else timeout
+        with link.used(), self._lock.held(patience):
+            link.patience(patience)
+            link.log_ahead()
+            if not self._external:
+                link.checkpoint(WAL_PAGES)  # of what killed processes left; after a restart only this starts it anew
             with self._synced(link, durable), link.transaction("BEGIN IMMEDIATE"):
                 self._same_schema(link)
                 writer = SqliteWriter(link)
@@ -159,29 +166,60 @@ class SqliteBackend:
         finally:
             link.run(f"PRAGMA synchronous = {self._durability.upper()}")
 
+    @contextlib.contextmanager
+    def _unchanged(self, link: Link) -> Iterator[None]:
+        """Refuse what was read if the file was read without its log, and changed meanwhile."""
+        try:
+            yield
+        except CheckpointStoreError as error:
+            if link.stamp in (None, place.stamp(self.path)):
+                raise
+            raise StorageError(f"{self.path} changed while it was read; repeat the call") from error
+        if link.stamp not in (None, place.stamp(self.path)):
+            raise StorageError(f"{self.path} changed while it was read; repeat the call")
+
     def close(self) -> None:
-        """Close all connections. The last one empties the write-ahead log, under the lock."""
+        """Close all connections. The last one empties the write-ahead log, under the lock.
+
+        A connection that another thread is using is closed by that thread when its transaction ends.
+        """
         if self._closed:
             return
-        self._closed = True
-        if self._pid != os.getpid():
-            return  # the parent's connections are the parent's
-        with self._guard:
-            links, self._links = self._links, []
-        with contextlib.ExitStack() as stack:
-            if not self.read_only and links:
+        with self._quiet(self._lock):
+            if self._lock.mine and not self._external:
                 with contextlib.suppress(CheckpointStoreError):
-                    stack.enter_context(self._lock.held(self._timeout))
-                    if not self._external:
-                        links[-1].checkpoint(0)
-            for link in links:
-                link.close()
+                    link = self._link()
+                    with link.used():
+                        link.checkpoint(0)
+            self._let_go()
         self._lock.close()
+
+    @contextlib.contextmanager
+    def _quiet(self, lock: LockFile) -> Iterator[None]:
+        """Hold the lock for a block, if it can be had: closing goes on without it."""
+        with contextlib.ExitStack() as stack:
+            if not self.read_only and self._pid == os.getpid():
+                with contextlib.suppress(CheckpointStoreError):
+                    stack.enter_context(lock.held(self._timeout))
+            yield
+
+    def _let_go(self) -> None:
+        """Close all connections that no thread is using, as they are, and see to the closing of the others."""
+        with self._guard:
+            self._closed = True
+            self._links = [link for link in self._links if not link.close()]
+            if not self._links and self._anchor is not None:
+                self._anchor.close()
+
+    def _finish(self) -> None:
+        """Close what was in use when the store was closed."""
+        with self._quiet(LockFile(self.path)):
+            self._let_go()
 
     def stats(self) -> dict[str, int]:
         """Return bytes and counts by what they are for."""
         link = self._link()
-        with link.transaction("BEGIN"):
+        with link.used(), link.transaction("BEGIN"):
             found = link.ask(queries.sizes)
         for name, suffix in (("file_bytes", ""), ("wal_bytes", "-wal")):
             with contextlib.suppress(OSError):
@@ -196,24 +234,52 @@ class SqliteBackend:
         if self._pid != os.getpid():
             raise StorageError(f"{self.path}: opened before a fork; open the store again in the child")
         link: Link | None = getattr(self._local, "link", None)
+        if link is not None and link.stamp is not None and not link.busy and link.stamp != place.at_rest(self.path):
+            self._forget(link)
+            link = None
         if link is None:
-            link = self._local.link = self._connect()
-            with self._guard:
-                self._links.append(link)
+            link = self._local.link = self._connect(read_only=self.read_only)
+            link.finish = self._finish
+            self._keep(link)
         return link
 
-    def _connect(self) -> Link:
-        mode = "ro" if self.read_only else "rw"
-        frozen = self.read_only and not Path(self.path + "-wal").exists()
-        uri = f"file:{quote(self.path)}?mode={mode}" + ("&immutable=1" if frozen else "")
-        link = Link(self.path, uri)
+    def _keep(self, link: Link) -> None:
+        """Remember a connection to close it later, and close those of threads that have ended."""
+        with self._guard:
+            gone = [one for one in self._links if not one.thread.is_alive()]
+            self._links = [one for one in self._links if one not in gone] + [link]
+            late = self._closed
+        if gone:
+            link.rows("PRAGMA schema_version")  # now it has the log open too, and closing the others leaves that alone
+        for one in gone:
+            link.pages += one.pages
+            one.close()
+        if late:
+            link.close()
+
+    def _forget(self, link: Link) -> None:
+        """Close a connection that shows a file as it was."""
+        with self._guard:
+            self._links = [one for one in self._links if one is not link]
+        link.close()
+
+    def _drop_anchor(self) -> None:
+        """Keep a connection that SQLite cannot write through, to be closed last: it then leaves the log as it is."""
+        self._link().rows("PRAGMA schema_version")
+        self._anchor = self._connect(read_only=True)
+        self._anchor.rows("PRAGMA schema_version")
+
+    def _connect(self, *, read_only: bool) -> Link:
+        mode = "ro" if read_only else "rw"
+        stamp = place.at_rest(self.path) if read_only else None
+        link = Link(self.path, f"file:{quote(self.path)}?mode={mode}" + ("&immutable=1" if stamp else ""), stamp)
         try:
             link.run("PRAGMA trusted_schema = OFF")
             link.run("PRAGMA cell_size_check = ON")
             link.run("PRAGMA foreign_keys = ON")
             link.run("PRAGMA wal_autocheckpoint = 0")
             link.run(f"PRAGMA synchronous = {self._durability.upper()}")
-            if self.read_only:
+            if read_only:
                 link.run("PRAGMA query_only = ON")
         except BaseException:
             link.close()
@@ -223,40 +289,40 @@ class SqliteBackend:
     # --- creation and schema ---------------------------------------------------------------------------------
 
     def _create(self, new_origin: Callable[[], str], clock: Callable[[], int]) -> None:
-        """Make a new file, under the lock; somebody else may have made it meanwhile."""
-        folder = Path(self.path).parent
-        try:
-            missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-            for parent in reversed(missing):
-                parent.mkdir(mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot make the folder {folder}: {error.strerror}") from error
+        """Make a new file, under the lock; somebody else may have made it meanwhile.
+
+        It is built under another name and put in place whole: whoever looks finds no store or all of it, even if this
+        process is killed.
+        """
+        folder, draft = Path(self.path).parent, self.path + "-new"
+        place.make_folder(folder)
         with self._lock.held(self._timeout):
-            if _look(self.path, create=True):
+            if place.look(self.path, create=True):
                 return
-            made = not Path(self.path).exists()
             try:
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-                os.chmod(self.path, 0o600)  # noqa: PTH101
-            except OSError as error:
-                raise StorageError(f"cannot make {self.path}: {error.strerror}") from error
-            try:
-                self._build(new_origin(), clock())
-            except BaseException:
-                if made:
-                    with contextlib.suppress(OSError):
-                        os.unlink(self.path)  # noqa: PTH108
+                place.remove_draft(draft)
+                fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                os.fchmod(fd, 0o600)
+                os.close(fd)
+                self._build(draft, new_origin(), clock())
+                os.rename(draft, self.path)  # noqa: PTH104
+                place.sync(folder)
+            except BaseException as error:
+                with contextlib.suppress(OSError):
+                    place.remove_draft(draft)
+                if isinstance(error, OSError):
+                    raise StorageError(f"cannot make {self.path}: {error.strerror}") from error
                 raise
 
-    def _build(self, origin: str, now: int) -> None:
-        link = Link(self.path, f"file:{quote(self.path)}?mode=rw")
+    def _build(self, draft: str, origin: str, now: int) -> None:
+        link = Link(self.path, f"file:{quote(draft)}?mode=rw")
         try:
             link.run(f"PRAGMA page_size = {PAGE_SIZE}")
             link.run("PRAGMA auto_vacuum = INCREMENTAL")
             link.run("PRAGMA journal_mode = WAL")
             link.run("PRAGMA synchronous = FULL")
             with link.transaction("BEGIN IMMEDIATE"):
-                _migrate(link, self._known)
+                scripts.carry_out(link.run, self._known)
                 link.run("INSERT INTO store (one, origin, format, epoch) VALUES (1, ?, ?, ?)", (origin, FORMAT, now))
                 link.run("INSERT INTO log (one, size, frontier) VALUES (1, 0, x'')")
                 link.run(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -264,24 +330,51 @@ class SqliteBackend:
             link.checkpoint(0)
         finally:
             link.close()
+        if Path(draft + "-wal").exists():
+            raise StorageError(f"cannot make {self.path}: something else has {draft} open")
 
     def _settle(self) -> None:
         """Check what the file is; carry pending migrations out."""
-        link = self._link()
-        applied = self._applied(link)
-        if applied is None and self._in_the_making:
-            with self._lock.held(self._timeout):
-                applied = self._applied(link)
-        if applied is None:
-            raise SchemaError(f"{self.path} is a SQLite database, but not a store of this package; it was left alone")
-        missing = scripts.pending(self._known, applied, self.path)
+        self._recognize()
+        missing = self._missing()
         if missing and self.read_only:
             raise SchemaError(f"{self.path} needs {len(missing)} migration(s); open it for writing once")
         if missing:
+            link = self._link()
             with self._lock.held(self._timeout), link.transaction("BEGIN IMMEDIATE"):
                 applied = link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
-                _migrate(link, scripts.pending(self._known, applied, self.path))
+                scripts.carry_out(link.run, scripts.pending(self._known, applied, self.path))
                 link.run(f"PRAGMA user_version = {len(self._known)}")
+
+    def _recognize(self) -> None:
+        """Refuse a file of another application, looked at as one that never changes: not even a log is recovered."""
+        link = Link(self.path, f"file:{quote(self.path)}?mode=ro&immutable=1")
+        try:
+            if link.rows("PRAGMA application_id") != [(APPLICATION_ID,)]:
+                raise SchemaError(
+                    f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
+                )
+        finally:
+            link.close()
+
+    def _missing(self) -> list[scripts.Script]:
+        """Return the migrations that the file still needs. Raises SchemaError if it is no store.
+
+        A connection that may write empties a log that was left behind when it closes, and a file that is refused has to
+        stay as it is: then look with one that cannot.
+        """
+        left = place.size(self.path + "-wal") > 0 and not self.read_only
+        link = self._connect(read_only=True) if left else self._link()
+        try:
+            applied = self._applied(link)
+            if applied is None:
+                raise SchemaError(
+                    f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
+                )
+            return scripts.pending(self._known, applied, self.path)
+        finally:
+            if left:
+                link.close()
 
     def _applied(self, link: Link) -> list[tuple[Any, ...]] | None:
         """Return the migrations that the file has had, None if it is no store."""
@@ -292,67 +385,9 @@ class SqliteBackend:
                 return None
             return link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
 
-    @property
-    def _in_the_making(self) -> bool:
-        """Whether another process may be making the file now: it has the lock file first, and holds it meanwhile."""
-        return not self.read_only and Path(self._lock.path).exists()
-
-    def _found(self, *, create: bool) -> bool:
-        """Say whether there is a file; one that looks broken is looked at again once nobody is making it."""
-        try:
-            return _look(self.path, create=create)
-        except CorruptError:
-            if not self._in_the_making:
-                raise
-        with self._lock.held(self._timeout):
-            return _look(self.path, create=create)
-
     def _same_schema(self, link: Link) -> None:
         if link.rows("PRAGMA user_version") != [(len(self._known),)]:
             raise SchemaTooNewError(
                 f"{self.path} was migrated by a newer release while it was open here; nothing was written: "
                 "use that release"
             )
-
-
-def _look(path: str, *, create: bool) -> bool:
-    """Say whether there is a store's file, by its kind and size alone: opening it here would drop SQLite's locks."""
-    try:
-        found = os.stat(path)  # noqa: PTH116
-    except FileNotFoundError:
-        if create:
-            return False
-        raise NotFoundError(f"there is no store at {path}; make it with create=True, or check the path") from None
-    except (OSError, ValueError) as error:
-        raise StorageError(f"cannot look at {path}: {error}") from error
-    if stat.S_ISDIR(found.st_mode):
-        raise StorageError(f"{path} is a folder; a store is a file: name one inside it")
-    if not stat.S_ISREG(found.st_mode):
-        raise StorageError(f"{path} is not a regular file; it was left alone")
-    if found.st_size:
-        return True
-    if not create or Path(path + "-wal").exists() or time.time() - found.st_mtime < 0:
-        raise CorruptError(f"{path} is empty; if it was a store, its content is gone: restore a backup")
-    return False
-
-
-def _migrate(link: Link, missing: Sequence[scripts.Script]) -> None:
-    """Carry out scripts inside the open transaction."""
-    link.run(
-        "CREATE TABLE IF NOT EXISTS schema_script (name TEXT PRIMARY KEY, checksum TEXT NOT NULL) STRICT, WITHOUT ROWID"
-    )
-    for script in missing:
-        for statement in _statements(script.sql):
-            link.run(statement)
-        link.run("INSERT INTO schema_script (name, checksum) VALUES (?, ?)", (script.name, script.checksum))
-
-
-def _statements(sql: str) -> Iterator[str]:
-    statement = ""
-    for line in sql.splitlines(keepends=True):
-        if not statement and (not line.strip() or line.startswith("--")):
-            continue
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

@@ -107,6 +107,8 @@ class SqliteReader:
                 _ENTRY + f"WHERE id BETWEEN ? AND ? ORDER BY id {order} LIMIT {PAGE}", _ENTRY_SHAPE, low, high
             )
             for row in rows:
+                if not self.open:
+                    raise CheckpointStoreError("this transaction has ended")
                 yield self._made(row)
             if len(rows) < PAGE:
                 return
@@ -132,8 +134,13 @@ class SqliteReader:
         return entry if entry is not None and entry.revision == revision else None
 
     def leaves(self) -> Iterator[tuple[int, Entry]]:
-        for row in self._rows(_ENTRY + "ORDER BY leaf", _ENTRY_SHAPE):
-            yield row[0] >> 32, self._made(row)
+        order = [row[0] for row in self._rows("SELECT id FROM entry ORDER BY leaf", "i")]
+        for at in range(0, len(order), PAGE):
+            page = order[at : at + PAGE]
+            sql = _ENTRY + f"WHERE id IN ({', '.join('?' * len(page))})"
+            rows = {row[0]: row for row in self._rows(sql, _ENTRY_SHAPE, *page)}
+            for number in page:
+                yield number >> 32, self._made(rows[number])
 
     def _entry(self, row: tuple[Any, ...] | None) -> Entry | None:
         return None if row is None else self._made(row)
@@ -210,11 +217,15 @@ class SqliteReader:
         return None if row is None else row[0]
 
     def blobs(self, namespace: str) -> Iterator[tuple[bytes, bytes]]:
-        sql = "SELECT content, frame FROM blob WHERE namespace = (SELECT no FROM namespace WHERE name = ?)"
-        for row in self._link.each(sql, (namespace,)):
-            if tuple(map(type, row)) != (bytes, bytes):
-                self._misshapen(sql, row, "bb")
-            yield row[0], row[1]
+        sql = (
+            "SELECT no, content, frame FROM blob "
+            "WHERE no > ? AND namespace = (SELECT no FROM namespace WHERE name = ?) ORDER BY no LIMIT 4"
+        )
+        rows = self._rows(sql, "ibb", -1, namespace)
+        while rows:  # a cursor that is left half read would outlive the transaction and hold its snapshot
+            for _, content, frame in rows:
+                yield content, frame
+            rows = self._rows(sql, "ibb", rows[-1][0], namespace)
 
     # --- the rest --------------------------------------------------------------------------------------------
 
@@ -337,88 +348,14 @@ class SqliteWriter(SqliteReader):
         self._link.run("UPDATE log SET size = ?, frontier = ?", (size, frontier))
 
     def add_note(self, size: int, text: bytes) -> None:
+        self._add(text)
         self._link.run("INSERT INTO note (size, text) VALUES (?, ?)", (size, text))
-
-
-class Names:
-    """Numbers and names of streams, actors and writers, as read on one connection. Dropped after a rollback."""
-
-    def __init__(self) -> None:
-        self._streams: dict[int, StreamId] = {}
-        self._actors: dict[int, str] = {}
-        self._writers: dict[int, bytes] = {}
-        self._numbers: dict[str | bytes, int] = {}
-        self._epoch: int | None = None
-
-    def forget(self) -> None:
-        """Read everything anew."""
-        self.__init__()  # type: ignore[misc]
-
-    def epoch(self, tx: SqliteReader) -> int:
-        """Return the zero of the store's times."""
-        if self._epoch is None:
-            self._epoch = tx.facts().epoch
-        return self._epoch
-
-    def stream(self, tx: SqliteReader, number: int) -> StreamId:
-        """Return the name of a stream. Raises CorruptError."""
-        if number not in self._streams:
-            row = tx._one(  # noqa: SLF001
-                "SELECT n.name, s.kind, s.name, s.incarnation FROM stream s JOIN namespace n ON n.no = s.namespace "
-                "WHERE s.no = ?",
-                "ttti",
-                number,
-            )
-            if row is None:
-                raise CorruptError(f"stream {number} has no name")
-            self._streams[number] = StreamId(row[0], StreamKind(row[1]), row[2], row[3])
-        return self._streams[number]
-
-    def actor(self, tx: SqliteReader, number: int) -> str:
-        """Return the name of an actor. Raises CorruptError."""
-        if number not in self._actors:
-            self._actors[number] = _known(tx._one("SELECT name FROM actor WHERE no = ?", "t", number), "actor")  # noqa: SLF001
-        return self._actors[number]
-
-    def writer(self, tx: SqliteReader, number: int) -> bytes:
-        """Return a writer's public key. Raises CorruptError."""
-        if number not in self._writers:
-            self._writers[number] = _known(tx._one("SELECT public FROM writer WHERE no = ?", "b", number), "writer")  # noqa: SLF001
-        return self._writers[number]
-
-    def number_of_actor(self, tx: SqliteWriter, name: str) -> int:
-        """Return the number of an actor, a new one if it has none. The first is 0, which costs an entry no byte."""
-        if name not in self._numbers:
-            tx._link.run(  # noqa: SLF001
-                "INSERT INTO actor (no, name) SELECT coalesce(max(no) + 1, 0), ? FROM actor "
-                "WHERE true ON CONFLICT (name) DO NOTHING",
-                (name,),
-            )
-            self._numbers[name] = _known(tx._one("SELECT no FROM actor WHERE name = ?", "i", name), "actor")  # noqa: SLF001
-        return self._numbers[name]
-
-    def number_of_writer(self, tx: SqliteWriter, public: bytes) -> int:
-        """Return the number of a public key, a new one if it has none."""
-        if public not in self._numbers:
-            tx._link.run(  # noqa: SLF001
-                "INSERT INTO writer (no, public) SELECT coalesce(max(no) + 1, 0), ? FROM writer "
-                "WHERE true ON CONFLICT (public) DO NOTHING",
-                (public,),
-            )
-            self._numbers[public] = _known(tx._one("SELECT no FROM writer WHERE public = ?", "i", public), "writer")  # noqa: SLF001
-        return self._numbers[public]
 
 
 @functools.cache
 def _types(shape: str) -> tuple[type, ...]:
     """Return the types of a row none of whose columns is empty."""
     return tuple(_KINDS[kind.lower()] for kind in shape)
-
-
-def _known(row: tuple[Any, ...] | None, what: str) -> Any:
-    if row is None:
-        raise CorruptError(f"the {what} that an entry names is missing")
-    return row[0]
 
 
 def _bounds(stream: int) -> tuple[int, int]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
+import textwrap
+import traceback
 
 from cpstore.backends.sqlite import SqliteBackend
 
@@ -22,6 +25,34 @@ def opened(path, **changed):
         "clock": lambda: EPOCH,
     }
     return SqliteBackend.open(str(path), **{**options, **changed})
+
+
+def in_child(act):
+    """Run ``act`` in a forked child and return its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 9
+        try:
+            code = act() or 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+WORK = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from sqlite_cases import opened
+backend = opened(sys.argv[1])
+"""
+
+
+def work(path, code):
+    """Run code on a ``backend`` in a new process."""
+    command = [sys.executable, "-c", WORK + textwrap.dedent(code), str(path), os.path.dirname(__file__)]
+    subprocess.run(command, check=True)
 
 
 HOLD = """

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
+import signal
 import stat
+import sys
 import threading
 import time
 
@@ -12,7 +16,7 @@ from sqlite_cases import holder
 
 from cpstore.backends import lockfile
 from cpstore.backends.lockfile import LockFile
-from cpstore.errors import BusyError, StorageError
+from cpstore.errors import BusyError, CheckpointStoreError, StorageError
 
 
 @pytest.fixture
@@ -20,8 +24,9 @@ def path(tmp_path):
     return tmp_path / "a.db"
 
 
-def test_the_lock_file_is_private_and_stays(path):
-    old = os.umask(0)
+@pytest.mark.parametrize("umask", [0, 0o777])
+def test_the_lock_file_is_private_and_stays(path, umask):
+    old = os.umask(umask)
     try:
         with LockFile(path).held(1):
             pass
@@ -70,20 +75,27 @@ def test_the_lock_of_a_killed_process_is_free(path):
             pass
 
 
-def test_a_wait_that_is_interrupted_leaves_no_lock_behind(path, monkeypatch):
-    lock = LockFile(path)
+def test_a_wait_that_is_interrupted_leaves_no_lock_behind(path):
+    lock, before = LockFile(path), threads()
 
-    class Interrupted(threading.Event):
-        def wait(self, timeout=None):
-            raise KeyboardInterrupt
+    def interrupt(*_):
+        raise KeyboardInterrupt
 
-    with holder(path) as process:
-        monkeypatch.setattr(lockfile.threading, "Event", Interrupted)
-        with pytest.raises(KeyboardInterrupt), lock.held(10):
-            pass
-        monkeypatch.undo()
-        process.kill()
-        process.wait()
+    def signal_when_it_waits():
+        until(lambda: threads() == before + 2)  # this one, and the one that waits for the lock
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    old = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=signal_when_it_waits)
+    try:
+        with holder(path) as process:
+            thread.start()
+            with pytest.raises(KeyboardInterrupt), lock.held(60):
+                pass
+            process.kill()
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, old)
     with LockFile(path).held(5):
         pass
     with lock.held(5):
@@ -145,6 +157,266 @@ def test_a_thread_that_gives_up_does_not_take_the_turn(path):
         pass
 
     assert refused[0].holder == "another thread of this process"
+
+
+def test_the_lock_of_a_killed_process_is_free_though_its_forked_child_lives(path):
+    reader, writer = os.pipe()
+    holding = os.fork()
+    if holding == 0:
+        with LockFile(path).held(5):
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            os.write(writer, str(child).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(holding, 0)
+    child = int(os.read(reader, 20))
+    try:
+        with LockFile(path).held(5):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_a_child_that_leaves_its_parents_block_does_not_unlock(path):
+    lock = LockFile(path)
+    block = lock.held(1)
+    block.__enter__()
+    child = os.fork()
+    if child == 0:
+        try:
+            block.__exit__(None, None, None)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(BusyError), LockFile(path).held(0):
+        pass
+    block.__exit__(None, None, None)
+
+
+def test_calls_that_give_up_share_one_waiting_thread(path):
+    lock = LockFile(path)
+    before = threads()
+    with holder(path):
+        for _ in range(10):
+            with pytest.raises(BusyError), lock.held(0.001):
+                pass
+        assert threads() <= before + 1
+    with lock.held(5):
+        pass
+
+
+def test_a_call_that_gave_up_is_followed_by_one_that_gets_the_lock(path):
+    lock = LockFile(path)
+    with holder(path) as process:
+        with pytest.raises(BusyError), lock.held(0.001):
+            pass
+        threading.Timer(0.2, process.kill).start()
+        with lock.held(10), pytest.raises(BusyError), LockFile(path).held(0):
+            pass
+    with LockFile(path).held(5):
+        pass
+
+
+def test_a_turn_that_is_interrupted_goes_to_the_next(path):
+    lock = LockFile(path)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def signal_when_it_waits():
+        with lock.held(5):
+            held.set()
+            until(lambda: lock.waiting == 1)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+            release.wait()
+
+    held, release = threading.Event(), threading.Event()
+    old = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=signal_when_it_waits)
+    thread.start()
+    try:
+        held.wait()
+        with pytest.raises(KeyboardInterrupt), lock.held(10):
+            pass
+    finally:
+        release.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, old)
+    with lock.held(1):
+        pass
+
+
+def test_closing_while_a_thread_holds_the_lock_leaves_it_locked(path):
+    lock = LockFile(path)
+    held, release = threading.Event(), threading.Event()
+
+    def hold():
+        with lock.held(5):
+            held.set()
+            release.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    lock.close()
+    with pytest.raises(BusyError), LockFile(path).held(0):
+        pass
+    release.set()
+    thread.join()
+
+    with LockFile(path).held(0):
+        pass
+    with pytest.raises(StorageError, match="closed"), lock.held(0):
+        pass
+
+
+def test_the_holder_is_named_with_the_time_since_when(path):
+    with LockFile(path).held(1), pytest.raises(BusyError) as busy, LockFile(path).held(0):
+        pass
+
+    assert re.fullmatch(r"pid \d+ on \S+ since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", busy.value.holder)
+
+
+def interrupted_at(moment, act):
+    """Interrupt ``act`` at the n-th moment at which Python may let a signal in; False if it ended before."""
+    left = moment
+
+    def count(frame, event, argument):
+        nonlocal left
+        if event in ("call", "c_return"):
+            left -= 1
+            if left == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(count)
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    except BusyError:
+        pass
+    finally:
+        sys.setprofile(None)
+    return left <= 0
+
+
+@pytest.mark.parametrize("contended", ["free", "won after a wait"])
+def test_an_interrupt_at_any_moment_leaves_the_lock_free(path, contended, monkeypatch):
+    real, moment = lockfile.fcntl.flock, 0
+    refused = []
+
+    def flock(fd, how):
+        if how == lockfile.fcntl.LOCK_EX | lockfile.fcntl.LOCK_NB and refused:
+            refused.pop()
+            raise BlockingIOError(11, "somebody holds it, and releases it at once")
+        real(fd, how)
+
+    monkeypatch.setattr(lockfile.fcntl, "flock", flock)
+    lock = LockFile(path)
+
+    def act():
+        with lock.held(5):
+            pass
+
+    interrupted = True
+    while interrupted:
+        moment += 1
+        refused[:] = ["once"] if contended != "free" else []
+        interrupted = interrupted_at(moment, act)
+        refused.clear()
+        with LockFile(path).held(1):
+            pass
+        with lock.held(1):
+            pass
+    assert moment > 10
+
+
+def test_an_interrupt_at_any_moment_of_a_wait_that_gives_up_leaves_the_lock_to_others(path):
+    lock, moment = LockFile(path), 0
+
+    def act():
+        with lock.held(0.001):
+            pass
+
+    with holder(path) as process:
+        interrupted = True
+        while interrupted:
+            moment += 1
+            interrupted = interrupted_at(moment, act)
+        process.kill()
+    for _ in range(2):
+        with lock.held(5), pytest.raises(BusyError), LockFile(path).held(0):
+            pass
+        with LockFile(path).held(5):
+            pass
+    assert moment > 20
+
+
+def test_a_thread_that_holds_the_lock_is_told_so_at_once_when_it_asks_again(path):
+    lock = LockFile(path)
+
+    with lock.held(1):
+        with pytest.raises(CheckpointStoreError, match="this thread holds"), lock.held(60):
+            pass
+        with pytest.raises(BusyError), LockFile(path).held(0):
+            pass
+
+
+def test_a_thread_that_is_refused_leaves_the_lock_to_the_thread_that_holds_it(path):
+    lock = LockFile(path)
+
+    def ask():
+        with pytest.raises(BusyError), lock.held(0):
+            pass
+
+    with lock.held(1):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        thread.join()
+        assert lock.locked
+        with pytest.raises(BusyError), LockFile(path).held(0):
+            pass
+
+
+def test_who_does_not_wait_takes_no_place_in_the_queue(path):
+    before = threads()
+    with LockFile(path).held(1), pytest.raises(BusyError), LockFile(path).held(0):
+        pass
+    assert threads() == before
+
+
+def test_a_holder_that_was_stopped_is_named(path):
+    with holder(path) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        with pytest.raises(BusyError, match=f"pid {process.pid} on "), LockFile(path).held(0.05):
+            pass
+
+
+def test_ten_thousand_turns_leave_no_descriptor_and_no_thread_behind(path):
+    lock = LockFile(path)
+    with lock.held(1):
+        pass
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")), threads()
+    for _ in range(10_000):
+        with lock.held(1):
+            pass
+    for _ in range(100):
+        with LockFile(path).held(1), pytest.raises(BusyError), lock.held(0.001):
+            pass
+    until(lambda: threads() <= before[1])
+    with lock.held(1):
+        pass
+    assert (len(os.listdir("/proc/self/fd")), threads()) == before
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
 
 
 def until(true):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import resource
+import signal
 import sqlite3
 import threading
 
 import pytest
-from sqlite_cases import opened
+from sqlite_cases import in_child, opened, work
 
+from cpstore.backends import link
 from cpstore.backends.sqlite import path_of
 from cpstore.errors import StorageError
 from cpstore.testing import STREAM, add, entry
@@ -71,6 +76,85 @@ def test_the_write_ahead_log_stays_bounded_while_nobody_reads(path):
     assert not (path.parent / "a.db-wal").exists()
 
 
+def test_the_write_ahead_log_stays_bounded_though_every_writer_is_killed(path):
+    opened(path).close()
+    code = """
+        import os
+        with backend.write() as tx:
+            for number in range(300):
+                tx.add_note({} + number, bytes(8000))
+        os._exit(0)
+    """
+    sizes = []
+    for turn in range(8):
+        work(path, code.format(turn * 300))
+        sizes.append((path.parent / "a.db-wal").stat().st_size)
+
+    assert max(sizes) < 12 << 20
+
+
+def test_a_reader_that_keeps_the_log_from_shrinking_is_reported(path, caplog, monkeypatch):
+    monkeypatch.setattr(link, "BIG", 100)
+    backend = opened(path)
+    reading = opened(path)
+    with reading.read() as reader:
+        assert reader.last_note() is None
+        for number in range(12):
+            with backend.write() as tx:
+                tx.add_note(number, bytes(1 << 20))
+    reports = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(reports) <= 5
+    assert str(path) in reports[0] and "reader" in reports[0]
+
+    caplog.clear()
+    for number in range(12, 24):
+        with backend.write() as tx:
+            tx.add_note(number, bytes(1 << 20))
+    assert caplog.records == []
+    reading.close()
+    backend.close()
+
+
+@pytest.mark.parametrize("durability", ["full", "normal"])
+def test_a_full_disk_is_a_typed_error_after_which_the_store_goes_on(path, durability):
+    backend = opened(path, durability=durability)
+
+    def fill():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        full = opened(path, durability=durability)
+        with full.write() as tx:
+            tx.add_note(1, b"kept")
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+        with pytest.raises(StorageError, match=str(path)), full.write() as tx:
+            for number in range(2, 100):
+                tx.add_note(number, bytes(100_000))
+        with full.read() as reader:
+            assert reader.last_note() == (1, b"kept")
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with full.write() as tx:
+            tx.add_note(2, b"later")
+        full.close()
+
+    assert in_child(fill) == 0
+    with backend.read() as reader:
+        assert list(reader.notes()) == [(1, b"kept"), (2, b"later")]
+        assert reader.integrity() == []
+    backend.close()
+
+
+def test_opening_and_closing_leaves_no_descriptor_behind(path):
+    opened(path).close()
+    gc.collect()
+    before = sorted(os.listdir("/proc/self/fd"))
+    for turn in range(300):
+        backend = opened(path, create=False, read_only=turn % 3 == 2)
+        with backend.read() as reader:
+            reader.facts()
+        backend.close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
 def test_every_checkpoint_is_made_under_the_lock(path, monkeypatch):
     backend = opened(path)
     held = []
@@ -112,10 +196,10 @@ def test_threads_have_connections_of_their_own_and_close_takes_them_all(path):
         thread.join()
     backend.close()
 
-    assert len({id(link) for link in links}) == 4
-    for link in links:
+    assert len({id(one) for one in links}) == 4
+    for one in links:
         with pytest.raises(StorageError):
-            link.run("SELECT 1")
+            one.run("SELECT 1")
     with pytest.raises(StorageError, match="closed"), backend.read():
         pass
 
