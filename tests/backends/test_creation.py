@@ -51,8 +51,10 @@ def test_a_process_killed_while_it_makes_a_store_leaves_none_or_all_of_it(tmp_pa
         path = tmp_path / f"{statements}.db"
         done = create_until(path, statements)
         assert done in (0, 7)
-        with opened(path).read() as reader:
+        backend = opened(path)
+        with backend.read() as reader:
             assert reader.facts().origin == "cpstore.test/origin"
+        backend.close()
         assert [name for name in os.listdir(tmp_path) if "-new" in name] == []
         statements += 1
 

@@ -34,6 +34,8 @@ def test_each_version_has_its_verdict(version, sound, accepted):
 
 
 def test_the_library_in_this_process_is_the_one_that_is_judged():
-    (version,) = sqlite3.connect(":memory:").execute("SELECT sqlite_version()").fetchone()
+    db = sqlite3.connect(":memory:")
+    (version,) = db.execute("SELECT sqlite_version()").fetchone()
+    db.close()
 
     assert version == engine.loaded().version

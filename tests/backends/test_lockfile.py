@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -76,26 +77,11 @@ def test_the_lock_of_a_killed_process_is_free(path):
 
 
 def test_a_wait_that_is_interrupted_leaves_no_lock_behind(path):
-    lock, before = LockFile(path), threads()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    def signal_when_it_waits():
-        until(lambda: threads() == before + 2)  # this one, and the one that waits for the lock
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
-
-    old = signal.signal(signal.SIGUSR1, interrupt)
-    thread = threading.Thread(target=signal_when_it_waits)
-    try:
-        with holder(path) as process:
-            thread.start()
-            with pytest.raises(KeyboardInterrupt), lock.held(60):
-                pass
-            process.kill()
-    finally:
-        thread.join()
-        signal.signal(signal.SIGUSR1, old)
+    lock = LockFile(path)
+    with holder(path) as process:
+        with interrupting(lambda: waiters(path) == 1), pytest.raises(KeyboardInterrupt), lock.held(60):
+            pass
+        process.kill()
     with LockFile(path).held(5):
         pass
     with lock.held(5):
@@ -196,14 +182,14 @@ def test_a_child_that_leaves_its_parents_block_does_not_unlock(path):
     block.__exit__(None, None, None)
 
 
-def test_calls_that_give_up_share_one_waiting_thread(path):
+def test_calls_that_give_up_share_one_place_in_the_queue(path):
     lock = LockFile(path)
-    before = threads()
     with holder(path):
         for _ in range(10):
             with pytest.raises(BusyError), lock.held(0.001):
                 pass
-        assert threads() <= before + 1
+        until(lambda: waiters(path) > 0)
+        assert waiters(path) == 1
     with lock.held(5):
         pass
 
@@ -222,29 +208,22 @@ def test_a_call_that_gave_up_is_followed_by_one_that_gets_the_lock(path):
 
 def test_a_turn_that_is_interrupted_goes_to_the_next(path):
     lock = LockFile(path)
+    held, release = threading.Event(), threading.Event()
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    def signal_when_it_waits():
+    def hold():
         with lock.held(5):
             held.set()
-            until(lambda: lock.waiting == 1)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
             release.wait()
 
-    held, release = threading.Event(), threading.Event()
-    old = signal.signal(signal.SIGUSR1, interrupt)
-    thread = threading.Thread(target=signal_when_it_waits)
+    thread = threading.Thread(target=hold)
     thread.start()
     try:
         held.wait()
-        with pytest.raises(KeyboardInterrupt), lock.held(10):
+        with interrupting(lambda: lock.waiting == 1), pytest.raises(KeyboardInterrupt), lock.held(60):
             pass
     finally:
         release.set()
         thread.join()
-        signal.signal(signal.SIGUSR1, old)
     with lock.held(1):
         pass
 
@@ -382,11 +361,15 @@ def test_a_thread_that_is_refused_leaves_the_lock_to_the_thread_that_holds_it(pa
             pass
 
 
-def test_who_does_not_wait_takes_no_place_in_the_queue(path):
-    before = threads()
+def test_who_does_not_wait_takes_no_place_in_the_queue(path, monkeypatch):
+    how = []
+    real = lockfile.fcntl.flock
+    monkeypatch.setattr(lockfile.fcntl, "flock", lambda fd, asked: (how.append(asked), real(fd, asked)))
+
     with LockFile(path).held(1), pytest.raises(BusyError), LockFile(path).held(0):
         pass
-    assert threads() == before
+
+    assert lockfile.fcntl.LOCK_EX not in how
 
 
 def test_a_holder_that_was_stopped_is_named(path):
@@ -409,10 +392,43 @@ def test_ten_thousand_turns_leave_no_descriptor_and_no_thread_behind(path):
     for _ in range(100):
         with LockFile(path).held(1), pytest.raises(BusyError), lock.held(0.001):
             pass
-    until(lambda: threads() <= before[1])
+    until(lambda: waiters(path) == 0 and threads() <= before[1])
     with lock.held(1):
         pass
-    assert (len(os.listdir("/proc/self/fd")), threads()) == before
+    assert len(os.listdir("/proc/self/fd")) <= before[0]
+
+
+@contextlib.contextmanager
+def interrupting(when):
+    """Interrupt the block once, as soon as ``when``: a signal that comes just before a wait does not end it."""
+    done, raised = threading.Event(), []
+
+    def interrupt(*_):
+        if not raised:
+            raised.append(True)
+            raise KeyboardInterrupt
+
+    def insist():
+        until(when)
+        while not done.wait(0.01) and not raised:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
+    old = signal.signal(signal.SIGUSR1, interrupt)
+    thread = threading.Thread(target=insist)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, old)
+
+
+def waiters(path):
+    """How many wait for the lock of a file, in any process, by what the kernel says."""
+    inode = os.stat(f"{path}-lock").st_ino
+    with open("/proc/locks") as locks:
+        return sum("->" in line and f":{inode} " in line for line in locks)
 
 
 def threads():
