@@ -99,8 +99,6 @@ class SqliteBackend:
             if not place.look(path, create=create):
                 backend._create(new_origin, clock)
             backend._settle()
-            if backend._external and not read_only:
-                backend._drop_anchor()
         except BaseException:
             backend._let_go()
             backend._lock.close()
@@ -339,6 +337,8 @@ class SqliteBackend:
         missing = self._missing()
         if missing and self.read_only:
             raise SchemaError(f"{self.path} needs {len(missing)} migration(s); open it for writing once")
+        if self._external and not self.read_only:
+            self._drop_anchor()
         if missing:
             link = self._link()
             with self._lock.held(self._timeout), link.transaction("BEGIN IMMEDIATE"):

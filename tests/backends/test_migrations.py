@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from sqlite_cases import opened
+from sqlite_cases import opened, work
 
-from cpstore.backends import scripts
+from cpstore.backends import engine, scripts
 from cpstore.backends.scripts import Script, pending
 from cpstore.errors import CheckpointStoreError, SchemaChangedError, SchemaError, SchemaTooNewError
 
@@ -92,6 +92,23 @@ def test_a_migration_that_fails_leaves_the_file_byte_equal(tmp_path, monkeypatch
     assert before == path.read_bytes()
     monkeypatch.undo()
     opened(path).close()
+
+
+def test_a_migration_that_fails_leaves_a_log_that_others_look_after(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    work(path, "import os\nwith backend.write() as tx:\n    tx.add_note(1, b'note')\nos._exit(0)")
+    before = path.read_bytes()
+    known = scripts.load("sqlite")
+    broken = Script("0002_broken.sql", "CREATE TABLE store (again);\n", "bb")
+    monkeypatch.setattr(scripts, "load", lambda dialect: [*known, broken])
+    monkeypatch.setattr(engine, "loaded", lambda: engine.judge((3, 51, 3)))
+
+    with pytest.raises(CheckpointStoreError):
+        opened(path, checkpoint="external")
+
+    assert before == path.read_bytes()
+    assert (tmp_path / "a.db-wal").stat().st_size > 0
 
 
 def test_a_first_migration_that_fails_leaves_no_store_behind(tmp_path, monkeypatch):
