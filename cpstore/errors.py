@@ -33,7 +33,7 @@ Each error carries its facts as attributes, survives pickling, and says in ``ret
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,36 +79,110 @@ class CompactionConsistencyError(RefusedError):
 
 
 class StaleWriteError(CompactionConsistencyError):
-    """A ledger write cites a value that is not the current one."""
+    """A ledger write, or a claim of a summary, cites a value that is not the current one.
+
+    ``stale`` lists ``(key, cited, current)``: texts such as ``revision 3 (9f86d081…)``, or ``nothing``. ``suspect`` says
+    that the peer cited nothing at all for a key that exists: it has been marked, and has to re-read before it writes.
+    """
 
     retry = "reload"
+
+    def __init__(self, ledger: str, stale: Sequence[tuple[str, str, str]], *, suspect: bool = False) -> None:
+        super().__init__(ledger, tuple(stale), suspect)
+        self.ledger = ledger
+        self.stale = tuple(stale)
+        self.suspect = suspect
+
+    def __reduce__(self) -> Any:
+        return _again, (type(self), (self.ledger, self.stale), {"suspect": self.suspect})
+
+    def __str__(self) -> str:
+        lines = [f"ledger {self.ledger!r}: refused, {len(self.stale)} key(s) are not as cited; nothing was written"]
+        lines += [f"  {key!r}: cited {cited}, the ledger has {current}" for key, cited, current in self.stale]
+        lines.append(
+            "the peer is suspect now: read the keys again and pass them to revalidate()"
+            if self.suspect
+            else "read the keys again, decide again, then write with seen="
+        )
+        return "\n".join(lines)
 
 
 class PeerReadOnlyError(CompactionConsistencyError):
-    """The peer has to read again before it may write."""
+    """The peer has to read again before it may write.
+
+    ``status`` is ``suspect`` or ``read_only``, ``keys`` what it has to re-read and present to ``revalidate``.
+    """
 
     retry = "reload"
 
+    def __init__(self, ledger: str, peer: str, status: str, keys: Sequence[str] = (), problem: str = "") -> None:
+        super().__init__(ledger, peer, status, tuple(keys), problem)
+        self.ledger = ledger
+        self.peer = peer
+        self.status = status
+        self.keys = tuple(keys)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        keys = ", ".join(map(repr, self.keys)) or "none yet: read what you are about to write"
+        problem = f" ({self.problem})" if self.problem else ""
+        return (
+            f"ledger {self.ledger!r}: peer {self.peer!r} is {self.status}{problem} and may not write; nothing was "
+            f"written: re-read and pass to revalidate(): {keys}"
+        )
+
 
 class UnsafeRollbackError(RefusedError):
-    """The effect ledger does not clear the rollback."""
+    """The effect ledger does not clear the rollback.
+
+    ``reasons`` are texts, ``alternatives`` what can be done instead. ``plan`` is what ``plan_restore`` answered.
+    """
+
+    def __init__(
+        self, lineage: str, revision: int, reasons: Sequence[str], alternatives: Sequence[str] = (), plan: Any = None
+    ) -> None:
+        super().__init__(lineage, revision, tuple(reasons), tuple(alternatives), plan)
+        self.lineage = lineage
+        self.revision = revision
+        self.reasons = tuple(reasons)
+        self.alternatives = tuple(alternatives)
+        self.plan = plan
+
+    def __str__(self) -> str:
+        lines = [f"lineage {self.lineage!r}: going back to revision {self.revision} is refused; nothing was written"]
+        lines += [f"  {reason}" for reason in self.reasons]
+        lines += [f"instead: {alternative}" for alternative in self.alternatives]
+        return "\n".join(lines)
 
 
-class EffectConflictError(RefusedError):
-    """The same effect was begun with other arguments or another policy."""
+class _AboutEffect:
+    """``effect`` names what is not to be carried out now, ``problem`` says why; ``record`` is what the ledger has of it."""
+
+    def __init__(self, effect: str, problem: str, record: Any = None) -> None:
+        super().__init__(effect, problem, record)  # type: ignore[call-arg]
+        self.effect = effect
+        self.problem = problem
+        self.record = record
+
+    def __str__(self) -> str:
+        return f"effect {self.effect}: {self.problem}"
 
 
-class EffectInDoubtError(RefusedError):
+class EffectConflictError(_AboutEffect, RefusedError):
+    """The same effect was begun with other arguments or another policy, was cancelled, or has another outcome."""
+
+
+class EffectInDoubtError(_AboutEffect, RefusedError):
     """Nobody knows whether the effect happened; reconcile it first."""
 
 
-class EffectBusyError(RefusedError):
+class EffectBusyError(_AboutEffect, RefusedError):
     """A live owner is carrying the effect out."""
 
     retry = "again"
 
 
-class OutcomePrunedError(RefusedError):
+class OutcomePrunedError(_AboutEffect, RefusedError):
     """The effect is settled, but its result was pruned."""
 
 
@@ -187,8 +261,8 @@ class BusyError(CheckpointStoreError):
 class StorageError(CheckpointStoreError):
     """The operating system or SQLite failed.
 
-    A failed write is in doubt: ``stream``, ``seq`` and ``entry`` (hex digest of the signed bytes) name the
-    entry that may or may not have landed; ``Store.landed(error)`` tells.
+    A failed write is in doubt: ``kind`` and ``stream``, ``seq`` and ``entry`` (hex digest of the signed bytes) name the
+    first entry that may or may not have landed; ``Store.landed(error)`` tells.
     """
 
     retry = "again"
@@ -201,6 +275,7 @@ class StorageError(CheckpointStoreError):
         stream: str | None = None,
         seq: int | None = None,
         entry: str | None = None,
+        kind: str = "lineage",
     ) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -208,6 +283,7 @@ class StorageError(CheckpointStoreError):
         self.stream = stream
         self.seq = seq
         self.entry = entry
+        self.kind = kind
 
     def __str__(self) -> str:
         if self.seq is None:
@@ -244,3 +320,7 @@ class SchemaTooNewError(SchemaError):
 
 class SchemaChangedError(SchemaError):
     """The file's migrations are not the ones this release knows."""
+
+
+def _again(kind: type[CheckpointStoreError], args: tuple[Any, ...], fields: dict[str, Any]) -> CheckpointStoreError:
+    return kind(*args, **fields)

@@ -82,6 +82,7 @@ class Journal:
         revision: int,
         step: int,
         term: int,
+        epoch: int = 0,
         detail: Mapping[str, Any] | None = None,
     ) -> Signed:
         """Return the signed entry that follows ``last``."""
@@ -101,17 +102,24 @@ class Journal:
             state=addition.state,
             packs=packs(prev, time, addition.segments, addition.blocks),
             detail=detail,
+            epoch=epoch,
         )
         signed = pae(entry.body(self.origin, prev))
         return Signed(entry.signed(self._signer.sign(signed)), signed)
 
-    def append(self, tx: Writer, number: int, made: Signed, addition: Addition, position: Position) -> Entry:
-        """Write an entry with all it adds. The caller has compared the stream's ``position`` with what it follows."""
-        frontier = _frontier(position.size, position.frontier)
-        if position.size and position.size % NOTE_EVERY == 0 and self.backend.durable:
-            self._note(tx, frontier)
-        frontier.append(made.leaf)
-        entry = made.entry.at_leaf(position.size)
+    def log(self, position: Position) -> Frontier:
+        """Return the log as it stands, for the entries that one transaction appends. Raises CorruptError."""
+        return _frontier(position.size, position.frontier)
+
+    def append(self, tx: Writer, number: int, made: Signed, addition: Addition, log: Frontier) -> Entry:
+        """Write an entry with all it adds, and its leaf to ``log``, which the caller writes back when all are there.
+
+        The caller has compared the stream's position with what the entry follows.
+        """
+        if log.size and log.size % NOTE_EVERY == 0 and self.backend.durable:
+            self._note(tx, log)
+        entry = made.entry.at_leaf(log.size)
+        log.append(made.leaf)
         tx.add_entry(number, entry)
         for content, frame in addition.blobs.items():
             if not tx.add_blob(entry.stream.namespace, content, frame) and tx.blob(
@@ -122,7 +130,6 @@ class Journal:
             tx.add_segment(number, addition.segment)
         elif addition.block is not None:
             tx.add_block(number, entry.seq, addition.block)
-        tx.set_log(frontier.size, frontier.pack())
         return entry
 
     def note(self) -> bytes | None:
@@ -186,15 +193,15 @@ class Journal:
 class Reading:
     """One read transaction over verified entries and authenticated bytes. Opened when first asked, then closed.
 
-    ``tx`` lends it one that is open already; then everything is read anew, nothing that is known from before counts.
+    ``tx`` lends it one that is open already. ``anew``: nothing that is known from before counts, all is read and checked.
     """
 
-    def __init__(self, journal: Journal, namespace: str, tx: Reader | None = None) -> None:
+    def __init__(self, journal: Journal, namespace: str, tx: Reader | None = None, *, anew: bool = False) -> None:
         self.journal = journal
         self.namespace = namespace
         self._manager: Any = None
         self._tx = tx
-        self._anew = tx is not None
+        self._anew = anew
         self._heads: dict[StreamId, tuple[int, Entry]] = {}
         self._sources: dict[StreamId, Source] = {}
 

@@ -13,12 +13,13 @@ from cpstore.audit import Audit, Report
 from cpstore.backends.sqlite import SqliteBackend, path_of
 from cpstore.errors import CheckpointStoreError, InvalidStateError, StorageError
 from cpstore.journal import Journal, Reading
-from cpstore.lineage import CACHE_BYTES, MAX_STATE_BYTES, Lineage, OpenLineages
+from cpstore.lineage import MAX_STATE_BYTES, Lineage
 from cpstore.model.entry import FORMAT, StreamId, StreamKind
 from cpstore.model.names import check_name
 from cpstore.signing.keyring import Keyring
 from cpstore.signing.keys import Signer, default_key_path, load_key, load_or_create_key
 from cpstore.signing.note import open_head
+from cpstore.streams.opened import CACHE_BYTES, OpenStreams
 
 if TYPE_CHECKING:
     import os
@@ -81,7 +82,7 @@ def open_store(
     except BaseException:
         backend.close()
         raise
-    return Store(journal, OpenLineages(cache_bytes), max_state_bytes)
+    return Store(journal, OpenStreams(cache_bytes), max_state_bytes)
 
 
 def _recognise(journal: Journal) -> None:
@@ -112,7 +113,7 @@ class LineageRecord:
 class Store:
     """An open store. Threads may share it; a forked child opens its own. Close it, or use it as a context manager."""
 
-    def __init__(self, journal: Journal, opened: OpenLineages, max_state_bytes: int) -> None:
+    def __init__(self, journal: Journal, opened: OpenStreams, max_state_bytes: int) -> None:
         self._journal = journal
         self._opened = opened
         self._max = max_state_bytes

@@ -25,6 +25,26 @@ EXAMPLES = {
         errors.RevisionConflictError("invoice-42", 3, 5),
         errors.RevisionConflictError("invoice-42", None, 5),
     ],
+    "StaleWriteError": [
+        errors.StaleWriteError("release-7", [("task-b", "revision 3 (9f86d081)", "revision 4 (2c26b46b)")]),
+        errors.StaleWriteError("release-7", (("task-b", "nothing", "revision 4 (2c26b46b)"),), suspect=True),
+    ],
+    "PeerReadOnlyError": [
+        errors.PeerReadOnlyError("release-7", "executor", "read_only", ["task-a", "task-b"], "after a compaction"),
+        errors.PeerReadOnlyError("release-7", "executor", "suspect"),
+    ],
+    "UnsafeRollbackError": [
+        errors.UnsafeRollbackError("invoice-42", 3, ["the refund is in doubt"], ["reconcile it"], ("plan", 1)),
+    ],
+    **{
+        kind.__name__: [kind("refund #1 (key 17)", "somebody is at it", ("record", 1)), kind("refund", "no")]
+        for kind in (
+            errors.EffectConflictError,
+            errors.EffectInDoubtError,
+            errors.EffectBusyError,
+            errors.OutcomePrunedError,
+        )
+    },
     "BusyError": [errors.BusyError("agent.db", 5.0), errors.BusyError("agent.db", 5.0, "process 17")],
     "StorageError": [
         errors.StorageError("disk full"),
@@ -84,7 +104,7 @@ def test_every_message_names_the_facts(error):
 
     assert said
     for value in vars(error).values():
-        if isinstance(value, str) and value and value not in {"default", "ab" * 32}:
+        if isinstance(value, str) and value and value not in {"default", "ab" * 32, "lineage"}:
             assert value in said
 
 

@@ -24,6 +24,7 @@ LEVELS = [
     {"model", "signing", "snapshot"},
     {"rules", "backends"},
     {"journal"},
+    {"streams"},
     {"lineage", "ledger", "audit"},
     {"store"},
     {""},

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import CheckpointStoreError, SignatureError
-from cpstore.model.entry import link_of
+from cpstore.model.entry import EPOCHS, link_of
 from cpstore.model.glossary import Change, Glossary
-from cpstore.rules.glossary import apply, in_force
+from cpstore.rules.glossary import apply, in_force, inherit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,8 +136,8 @@ class Entries:
             if (entry.detail or {}).get("previousTerm", 0) != term or entry.term != entry.seq:
                 problem = "its place in the chain of glossary changes is wrong"
             try:
-                held = in_force(self._held, entry.step)
-                self._held = apply(held, Change.from_value(part), entry.step)
+                before_it = inherit(self._held) if entry.kind in EPOCHS else self._held
+                self._held = apply(in_force(before_it, entry.step), Change.from_value(part), entry.step)
             except CheckpointStoreError as error:
                 problem = str(error)
         elif entry.term != term:

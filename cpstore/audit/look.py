@@ -90,7 +90,7 @@ class Audit:
         if last is None:
             self._findings.add("empty-stream", f"{stream} has no entries", "its entries were removed", stream)
             return
-        with Reading(self._journal, stream.namespace, tx) as reading:
+        with Reading(self._journal, stream.namespace, tx, anew=True) as reading:
             source = self._bytes_of(reading, entries, last)
             if source is not None:
                 self._states(reading, source, entries)

@@ -41,6 +41,31 @@ class Position:
     frontier: bytes
 
 
+@attrs.frozen
+class Kin:
+    """Where a forked lineage comes from: numbers of its parent's and its family's first stream; ``leaf`` is the place
+    of the fork's first entry in the log."""
+
+    parent: int
+    root: int
+    leaf: int
+
+
+@attrs.frozen
+class EffectRow:
+    """An effect in the index. ``stream`` and ``seq`` are those of the newest entry about it; ``kind`` is the class by
+    which a restore judges it, ``policy`` its place in the order of policies."""
+
+    identity: bytes
+    root: int
+    name: str
+    policy: int
+    kind: int
+    settled: bool
+    stream: int
+    seq: int
+
+
 class Reader(Protocol):
     """One read transaction."""
 
@@ -120,6 +145,58 @@ class Reader(Protocol):
         """Return the seq of the entry that was written under an idempotency key."""
         ...
 
+    # --- families and effects: projections, which verify compares with the entries
+
+    def kin(self, stream: int) -> Kin | None:
+        """Return where a lineage was forked from, None for the first one of a family."""
+        ...
+
+    def kins(self) -> Iterator[tuple[int, Kin]]:
+        """Yield stream number and origin of all forks."""
+        ...
+
+    def family(self, root: int) -> list[int]:
+        """Return the streams of a family, its first one in front."""
+        ...
+
+    def descendants(self, stream: int, since: int, upto: int) -> list[int]:
+        """Return the forks of a lineage made at ``since < leaf <= upto`` in the log, and all forks of theirs."""
+        ...
+
+    def effect(self, identity: bytes) -> EffectRow | None:
+        """Return an effect by its identity (32 bytes)."""
+        ...
+
+    def number_of_effect(self, identity: bytes) -> int:
+        """Return where an effect stands in the order of first mention; 0 for none."""
+        ...
+
+    def effects(self, root: int, name: str | None, *, unsettled: bool, after: int, limit: int) -> list[EffectRow]:
+        """Return a page of a family's effects in the order of their first mention, from the number ``after`` on."""
+        ...
+
+    def first_policy(self, root: int, name: str) -> int | None:
+        """Return the policy of the first effect of a name in a family."""
+        ...
+
+    def crossed(self, stream: int, since: int, upto: int) -> dict[int, int]:
+        """Count a stream's effects by class: those with entries after ``since`` that began at ``upto`` or before."""
+        ...
+
+    def traced(
+        self, stream: int, since: int, upto: int, *, classes: tuple[int, ...], name: str | None, limit: int
+    ) -> list[EffectRow]:
+        """Return the first effects that ``crossed`` counts, of some classes and perhaps of one name."""
+        ...
+
+    def unsettled(self, root: int, stream: int, since: int) -> list[EffectRow]:
+        """Return a family's unsettled effects, neither read-only nor idempotent, with entries in a stream after a seq."""
+        ...
+
+    def all_effects(self) -> Iterator[tuple[EffectRow, list[tuple[int, int, int]]]]:
+        """Yield every effect with (stream, first seq, last seq) of its entries."""
+        ...
+
     def log(self) -> tuple[int, bytes]:
         """Return the log's number of leaves and its packed Merkle frontier."""
         ...
@@ -166,6 +243,14 @@ class Writer(Reader, Protocol):
 
     def add_key(self, stream: int, key: str, seq: int) -> None:
         """File an entry under its idempotency key."""
+        ...
+
+    def add_kin(self, stream: int, kin: Kin) -> None:
+        """File a fork."""
+        ...
+
+    def put_effect(self, row: EffectRow, *, known: bool) -> None:
+        """File the newest entry about an effect; ``known``: it has others before it."""
         ...
 
     def set_log(self, size: int, frontier: bytes) -> None:

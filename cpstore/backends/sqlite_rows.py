@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore import canonical
 from cpstore.backends.port import Position, StoreFacts
+from cpstore.backends.sqlite_effects import EffectReader, EffectWriter
 from cpstore.errors import CheckpointStoreError, CorruptError
 from cpstore.model.entry import Entry, Kind, StreamId, StreamKind
 from cpstore.snapshot.records import Segment, SegmentHead
@@ -23,13 +24,13 @@ AUTH = 112
 _KINDS = {"i": int, "t": str, "b": bytes}
 """Letters of a row's shape; a capital one stands for a column that may be empty."""
 
-_ENTRY_SHAPE = "iiiiiiiiibB"
+_ENTRY_SHAPE = "iiiiiiiiibBi"
 _HEAD_SHAPE = "iiiibbb"
-_ENTRY = "SELECT id, kind, leaf, lag, step, time, actor, writer, term, auth, detail FROM entry "
+_ENTRY = "SELECT id, kind, leaf, lag, step, time, actor, writer, term, auth, detail, epoch FROM entry "
 _HEAD = "SELECT id, count, number, base, parts, digest, frontier FROM segment "
 
 
-class SqliteReader:
+class SqliteReader(EffectReader):
     """One read transaction on the connection of ``link``."""
 
     def __init__(self, link: Link) -> None:
@@ -146,13 +147,13 @@ class SqliteReader:
         return None if row is None else self._made(row)
 
     def _made(self, row: tuple[Any, ...]) -> Entry:
-        number, kind, leaf, lag, step, time, actor, writer, term, auth, detail = row
+        number, kind, leaf, lag, step, time, actor, writer, term, auth, detail, epoch = row
         stream, seq = number >> 32, number & SEQ
         try:
             if len(auth) != AUTH:
                 raise ValueError(f"{len(auth)} bytes of signature and digests")
             label = time + self._names.epoch(self)
-            if min(leaf, lag, step, label, term) < 0 or max(step, label) > canonical.MAX_INTEGER:
+            if min(leaf, lag, step, label, term, epoch) < 0 or max(step, label) > canonical.MAX_INTEGER:
                 raise ValueError("a number that no entry can have")
             return Entry(
                 stream=self._names.stream(self, stream),
@@ -169,6 +170,7 @@ class SqliteReader:
                 detail=None if detail is None else _object(detail),
                 signature=auth[:64],
                 leaf=leaf,
+                epoch=epoch,
             )
         except (ValueError, CorruptError) as error:
             raise CorruptError(
@@ -265,7 +267,7 @@ class SqliteReader:
                 yield f"stream {number} has {row[0]} blocks behind its last entry"
 
 
-class SqliteWriter(SqliteReader):
+class SqliteWriter(SqliteReader, EffectWriter):
     """One write transaction, under the lock file. ``pages`` estimates what it adds to the write-ahead log."""
 
     def __init__(self, link: Link) -> None:
@@ -297,8 +299,8 @@ class SqliteWriter(SqliteReader):
 
     def add_entry(self, stream: int, entry: Entry) -> None:
         self._link.run(
-            "INSERT INTO entry (id, kind, leaf, lag, step, time, actor, writer, term, auth, detail) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO entry (id, kind, leaf, lag, step, time, actor, writer, term, auth, detail, epoch) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 stream << 32 | entry.seq,
                 entry.kind.value,
@@ -311,6 +313,7 @@ class SqliteWriter(SqliteReader):
                 entry.term,
                 entry.signature + entry.state + entry.packs,
                 None if entry.detail is None else canonical.encode(dict(entry.detail)),
+                entry.epoch,
             ),
         )
 

@@ -2,6 +2,5 @@
 
 from cpstore.lineage.edit import Edit
 from cpstore.lineage.handle import MAX_STATE_BYTES, Lineage
-from cpstore.lineage.opened import CACHE_BYTES, OpenLineages
 
-__all__ = ["CACHE_BYTES", "MAX_STATE_BYTES", "Edit", "Lineage", "OpenLineages"]
+__all__ = ["MAX_STATE_BYTES", "Edit", "Lineage"]

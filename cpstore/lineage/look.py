@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from cpstore.errors import CorruptError, NotFoundError
 from cpstore.model.checkpoint import Checkpoint
-from cpstore.model.entry import link_of
-from cpstore.model.glossary import Change, Glossary
-from cpstore.rules.glossary import apply, in_force
+from cpstore.model.entry import EPOCHS, link_of
+from cpstore.model.glossary import Change, Glossary, Reread
+from cpstore.rules.glossary import apply, in_force, inherit
 
 if TYPE_CHECKING:
     from cpstore.journal import Reading
+    from cpstore.model.binding import Directive
     from cpstore.model.entry import Entry, StreamId
 
 
@@ -77,6 +78,26 @@ def _take(reading: Reading, entry: Entry, before: Entry | None, found: list[Chec
 
 def glossary_at(reading: Reading, number: int, entry: Entry) -> Glossary:
     """Fold the chain of glossary changes that ends at an entry: what holds for commits of its step."""
+    chain = _changes(reading, number, entry)
+    held = Glossary(())
+    for changed, change in reversed(chain):
+        held = apply(inherit(held) if changed.kind in EPOCHS else held, change, changed.step)
+    return in_force(held, entry.step)
+
+
+def orders(reading: Reading, number: int, entry: Entry) -> frozenset[tuple[str, Directive]]:
+    """Return the orders that a lineage has carried out up to an entry, each with its symbol."""
+    found: set[tuple[str, Directive]] = set()
+    for changed, change in _changes(reading, number, entry):
+        found |= {(order.binding.symbol, order.directive) for order in change.superseded}
+        found |= {(end.symbol, end.directive) for end in change.retired}
+        rereads = [Reread.from_value(value) for value in (changed.detail or {}).get("reread", [])]
+        found |= {(one.symbol, one.directive) for one in rereads}
+    return frozenset(found)
+
+
+def _changes(reading: Reading, number: int, entry: Entry) -> list[tuple[Entry, Change]]:
+    """Return the entries that changed the glossary up to an entry, newest first."""
     chain: list[tuple[Entry, Change]] = []
     seq = entry.term
     while seq:
@@ -86,7 +107,4 @@ def glossary_at(reading: Reading, number: int, entry: Entry) -> Glossary:
             raise CorruptError(f"{entry.stream}: entry {seq} is said to change the glossary, but does not; run verify")
         chain.append((changed, Change.from_value(detail["glossary"])))
         seq = detail.get("previousTerm", 0)
-    held = Glossary(())
-    for changed, change in reversed(chain):
-        held = apply(held, change, changed.step)
-    return in_force(held, entry.step)
+    return chain

@@ -11,9 +11,9 @@ from cpstore.digest import digest
 from cpstore.rules.glossary import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
-    from cpstore.model.binding import Binding, Retirement, Supersession
+    from cpstore.model.binding import Binding, Directive, Retirement, Supersession
     from cpstore.model.glossary import Change, Glossary
     from cpstore.snapshot.edits import Change as Edited
 
@@ -27,7 +27,9 @@ class Terms:
     retire: tuple[Retirement, ...] = ()
     declared: Glossary | None = None
 
-    def advance(self, held: Glossary, step: int, where: str) -> Change | None:
+    def advance(
+        self, held: Glossary, step: int, where: str, used: Container[tuple[str, Directive]] = ()
+    ) -> Change | None:
         """Ask the rule what this does to the bindings in force."""
         if not (self.define or self.supersede or self.retire) and self.declared is None:
             return None
@@ -38,6 +40,7 @@ class Terms:
             supersede=self.supersede,
             retire=self.retire,
             declared=self.declared,
+            used=used,
             where=where,
         )
 

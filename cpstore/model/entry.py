@@ -50,6 +50,8 @@ class Kind(enum.IntEnum):
         return self in REVISIONS
 
 
+EPOCHS = frozenset({Kind.RESTORE, Kind.COMPACTION})
+"""What voids the earlier reads of a lineage's writers."""
 REVISIONS = frozenset({Kind.CHECKPOINT, Kind.FORK, Kind.RESTORE, Kind.COMPACTION, Kind.IMPORT})
 
 
@@ -73,7 +75,7 @@ class Entry:
     ``seq`` counts from 1 in the stream; ``revision`` is the lineage's revision after this entry (0 in other
     streams); ``step`` the caller's own index; ``time`` a label in microseconds UTC since 1970; ``writer`` the
     32-byte Ed25519 public key; ``term`` the seq of the newest entry up to this one that changed the glossary (0:
-    none); ``state`` the 32-byte state root; ``packs`` 16 bytes that cover all stored bytes
+    none), ``epoch`` that of the newest restore or compaction (0: none); ``state`` the 32-byte state root; ``packs`` 16 bytes that cover all stored bytes
     of the stream; ``detail`` what only this kind has, in the canonical JSON model, or None; ``leaf`` the index
     in the store's log (a cache: not signed, the log's root vouches for it).
     """
@@ -92,6 +94,7 @@ class Entry:
     detail: Mapping[str, Any] | None
     signature: bytes = b""
     leaf: int = -1
+    epoch: int = 0
 
     def body(self, origin: str, prev: bytes) -> bytes:
         """Return the canonical JSON that is signed.
@@ -118,6 +121,8 @@ class Entry:
         }
         if self.stream.incarnation != 1:
             fields["incarnation"] = self.stream.incarnation
+        if self.epoch:
+            fields["epoch"] = self.epoch
         if self.detail is not None:
             fields["detail"] = self.detail
         return canonical.encode(fields)

@@ -14,7 +14,7 @@ from cpstore.model.glossary import Change, Glossary, Reread
 from cpstore.rules import forms, symbols
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
 SHOWN = 200
 """Characters of a definition or constraint that a difference shows; the rest is named by its digest."""
@@ -28,19 +28,20 @@ def advance(
     supersede: Iterable[Supersession] = (),
     retire: Iterable[Retirement] = (),
     declared: Glossary | None = None,
+    used: Container[tuple[str, Directive]] = (),
     where: str,
 ) -> Change | None:
     """Return what the checkpoint at ``step`` changes about the bindings in force, None if nothing.
 
     What the arguments do not mention is carried forward. ``declared`` is all that shall be in force afterwards:
-    a locked binding that it leaves out would be dropped, one that it adds is established. ``where`` names the
-    checkpoint in errors. Raises InvalidStateError for what can be no binding, symbol or directive, SemanticDriftError
+    a locked binding that it leaves out would be dropped, one that it adds is established. ``used`` has the orders that
+    this lineage has carried out before, each with its symbol: one counts once. ``where`` names the checkpoint in errors. Raises InvalidStateError for what can be no binding, symbol or directive, SemanticDriftError
     with every difference for what would break the lock.
     """
     held = in_force(held, step)
     define, supersede, retire = tuple(define), tuple(supersede), tuple(retire)
     forms.check(held, step, define, supersede, retire, () if declared is None else declared.bindings)
-    draft = _Draft(held, step)
+    draft = _Draft(held, step, used=used)
     for binding in define:
         draft.define(binding)
     for order in supersede:
@@ -129,17 +130,53 @@ def fork_glossary(
     SemanticDriftError with every difference, InvalidStateError for malformed arguments or a reread of a symbol that
     has not moved.
     """
-    supersede, reread = tuple(supersede), dict(reread or {})
     inherited = inherit(head)
+    draft, rereads = _cross(then, inherited, tuple(supersede), dict(reread or {}), step, where, ())
+    made = Glossary(draft.after.values())
+    change = attrs.evolve(draft.change(), established=inherited.bindings) if made.bindings else None
+    return ForkGlossary(made, change, rereads)
+
+
+def restore_glossary(
+    then: Glossary,
+    head: Glossary,
+    *,
+    supersede: Iterable[Supersession] = (),
+    reread: Mapping[str, Directive] | None = None,
+    used: Container[tuple[str, Directive]] = (),
+    step: int,
+    where: str,
+) -> ForkGlossary:
+    """Return the glossary after a restore to a revision whose bindings were ``then``, in a lineage that has ``head``.
+
+    As ``fork_glossary``, but the lineage keeps its bindings: ``change`` records that StepLocal ones end, and what
+    ``supersede`` brings back. ``used`` has the orders that have been carried out before.
+    """
+    inherited = inherit(head)
+    draft, rereads = _cross(then, inherited, tuple(supersede), dict(reread or {}), step, where, used)
+    return ForkGlossary(Glossary(draft.after.values()), draft.change(), rereads)
+
+
+def _cross(
+    then: Glossary,
+    inherited: Glossary,
+    supersede: tuple[Supersession, ...],
+    reread: dict[str, Directive],
+    step: int,
+    where: str,
+    used: Container[tuple[str, Directive]],
+) -> tuple[_Draft, tuple[Reread, ...]]:
+    """Bring the bindings in force to an older state, on someone's order where they have moved since."""
     forms.check(inherited, step, (), supersede, tuple(Retirement(*order) for order in reread.items()), ())
-    draft = _Draft(inherited, step, gone={old.symbol: old for old, new in _shifts(then, inherited) if new is None})
+    gone = {old.symbol: old for old, new in _shifts(then, inherited) if new is None}
+    draft = _Draft(inherited, step, gone, used)
     for order in supersede:
         draft.supersede(order)
     draft.keep_apart()
     shifts = _shifts(then, Glossary(draft.after.values()))
     rereads = []
     for old, new in shifts:
-        reason = _unsettled(old, new, reread.get(old.symbol))
+        reason = _unsettled(old, new, reread.get(old.symbol)) or draft.spent(old.symbol, reread[old.symbol])
         if reason:
             draft.differ(old.symbol, describe(old), describe(new) if new else "", reason)
         else:
@@ -148,9 +185,7 @@ def fork_glossary(
     idle = ", ".join(sorted(repr(symbol) for symbol in set(reread) - {old.symbol for old, _ in shifts}))
     if idle:
         raise InvalidStateError(f"{where}: reread names {idle}, which has not moved", advice="leave it out")
-    made = Glossary(draft.after.values())
-    change = attrs.evolve(draft.change(), established=inherited.bindings) if made.bindings else None
-    return ForkGlossary(made, change, tuple(rereads))
+    return draft, tuple(rereads)
 
 
 def describe(binding: Binding) -> str:
@@ -171,10 +206,17 @@ def describe(binding: Binding) -> str:
 class _Draft:
     """The glossary as one call would leave it, with everything that speaks against it."""
 
-    def __init__(self, held: Glossary, step: int, gone: Mapping[str, Binding] | None = None) -> None:
+    def __init__(
+        self,
+        held: Glossary,
+        step: int,
+        gone: Mapping[str, Binding] | None = None,
+        used: Container[tuple[str, Directive]] = (),
+    ) -> None:
         self._held = {binding.symbol: binding for binding in held}
         self._step = step
         self._gone = dict(gone or {})
+        self._used = used
         self._named: dict[str, str] = {}
         self._differences: list[tuple[str, str, str]] = []
         self._reasons: list[str] = []
@@ -206,7 +248,7 @@ class _Draft:
         if replaced is None:
             self.differ(symbol, "", describe(binding), "there is nothing to supersede; use define")
         elif held is None or not _restates(binding, held):
-            reason = _forbidden(replaced, order.directive, binding)
+            reason = _forbidden(replaced, order.directive, binding) or self.spent(symbol, order.directive)
             if reason:
                 self.differ(symbol, describe(replaced), describe(binding), reason)
             self._before[symbol] = _name(held)
@@ -220,7 +262,7 @@ class _Draft:
         if held is None:
             self.differ(end.symbol, "", "", "there is nothing to retire")
             return
-        reason = _forbidden(held, end.directive)
+        reason = _forbidden(held, end.directive) or self.spent(end.symbol, end.directive)
         if reason:
             self.differ(end.symbol, describe(held), "", reason)
         self._before[end.symbol] = _name(held)
@@ -284,6 +326,11 @@ class _Draft:
             return True
         self.differ(symbol, self._named[symbol], text, "it is named twice in one call")
         return False
+
+    def spent(self, symbol: str, directive: Directive) -> str:
+        if (symbol, directive) not in self._used:
+            return ""
+        return f"the order {directive.reference!r} has been carried out before; an order counts once"
 
     def _fresh(self, binding: Binding) -> bool:
         return binding != self._held.get(binding.symbol)

@@ -23,6 +23,15 @@ def check(lineage: str, *, expected: int | None, seen: int | None, head: int) ->
         raise RevisionConflictError(lineage, basis, head)
 
 
+def check_epoch(lineage: str, *, seen: int | None, since: int, head: int) -> None:
+    """Let an act pass whose handle has looked since the last restore or compaction, which made revision ``since``.
+
+    Raises RevisionConflictError: a handle that looked before it, or never, acts on what is no longer so.
+    """
+    if seen is None or seen < since:
+        raise RevisionConflictError(lineage, seen, head)
+
+
 def check_step(lineage: str, step: int, head_step: int | None) -> None:
     """Let a step pass that repeats or rises.
 

@@ -9,7 +9,7 @@ import msgspec
 from cpstore.digest import Frontier
 from cpstore.errors import CorruptError
 from cpstore.snapshot.tree import SPLIT, Leaf, List, Map, Node, Run, Tree
-from cpstore.snapshot.values import array_header, is_map, split_map
+from cpstore.snapshot.values import array_header, is_array, is_map, split_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,11 +41,14 @@ def write_tree(tree: Tree) -> bytes:
     return array(head, write_node(tree.root))
 
 
-def read_base(payload: bytes | msgspec.Raw) -> tuple[list[msgspec.Raw], msgspec.Raw]:
-    """Split a base's payload into the changes that led to it and the tree. Raises CorruptError."""
+def read_base(payload: bytes | msgspec.Raw) -> tuple[list[msgspec.Raw] | int, msgspec.Raw]:
+    """Split a base's payload into what led to it and the tree. Raises CorruptError.
+
+    What led to it are changes, or the seq of the earlier entry whose tree it brings back.
+    """
     try:
-        changes, tree = parts(payload)
-        return parts(changes), tree
+        before, tree = parts(payload)
+        return (parts(before) if is_array(bytes(before)) else _number(before)), tree
     except (msgspec.MsgspecError, ValueError) as error:
         raise CorruptError(f"a stored base cannot be read: {error}") from error
 

@@ -10,8 +10,9 @@ import msgspec
 
 _pack = msgspec.msgpack.Encoder().encode
 
-DELTA, BASE, BARE = 0, 1, 2
-"""Kinds of record: changes since the record before; a whole tree; an entry that leaves the state alone."""
+DELTA, BASE, BARE, ATTACHED = 0, 1, 2, 3
+"""Kinds of record: changes since the record before; a whole tree; an entry that leaves the state alone; the same with
+values of its own."""
 
 
 def segment_digest(first: int, count: int, base: int, parts: bytes, ops: bytes, items: bytes) -> bytes:

@@ -8,7 +8,7 @@ from cpstore.digest import root_of
 from cpstore.errors import CorruptError
 from cpstore.snapshot.delta import nodes_set
 from cpstore.snapshot.form import parts, plain_children, read_base, read_tree
-from cpstore.snapshot.records import BASE, DELTA, Record
+from cpstore.snapshot.records import ATTACHED, BASE, DELTA, Record
 from cpstore.snapshot.shared import Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import Leaf, List, Map, Node, Tree
 
@@ -41,6 +41,10 @@ class Replay:
             self._states.advance(self._tree, changes, seq, self._logged)
             for node in nodes_set(changes, self._states.fetch):
                 self._refer(node, seq)
+        elif record.kind == ATTACHED:
+            for value in parts(record.payload):
+                if is_ref(bytes(value)):
+                    self.refs.setdefault(read_ref(bytes(value)), seq)
         if self._tree is None:
             raise CorruptError(f"{self._states.own.where}: the first record is not a base")
         return self._tree.digest
@@ -66,7 +70,10 @@ class Replay:
         self._refer(read_tree(packed, states.fetch).root, record.seq)
         if self._tree is not None:
             before, self._tree = self._tree, tree
-            states.advance(before, changes, record.seq, self._logged)
+            if isinstance(changes, int):
+                before, _, _ = states.hashed(changes)
+            else:
+                states.advance(before, changes, record.seq, self._logged)
             if tree.digest != before.digest or _runs(tree.root) != _runs(before.root):
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not what its changes make")
             return

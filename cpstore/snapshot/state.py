@@ -11,7 +11,7 @@ from cpstore.errors import CorruptError
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.form import parts, read_base, read_tree
 from cpstore.snapshot.frames import decompress
-from cpstore.snapshot.records import BASE, DELTA
+from cpstore.snapshot.records import ATTACHED, BASE, DELTA
 from cpstore.snapshot.shared import is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header, decode, split_array
@@ -104,6 +104,14 @@ class States:
             for change in parts(payload):
                 applier.apply(change, seq, None)
         return applier
+
+    def attached(self, seq: int) -> list[bytes]:
+        """Return the encodings of the values that the entry ``seq`` brought without putting them into the state."""
+        (record,) = self.own.records(seq, seq)
+        if record.kind != ATTACHED:
+            raise CorruptError(f"{self.own.where}: entry {seq} has no values of its own")
+        found = [bytes(value) for value in parts(record.payload)]
+        return [self.fetch(value) if is_ref(value) else value for value in found]
 
     # --- values ----------------------------------------------------------------------------------------------
 

@@ -16,10 +16,10 @@ from cpstore.errors import InvalidStateError
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.draft import Draft
 from cpstore.snapshot.edits import Editor
-from cpstore.snapshot.form import array, pack, write_tree
+from cpstore.snapshot.form import NIL, array, pack, write_tree
 from cpstore.snapshot.frames import TailEncoder, compress, decompress
 from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
-from cpstore.snapshot.records import BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
+from cpstore.snapshot.records import ATTACHED, BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
 from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header
@@ -180,6 +180,19 @@ class SnapshotWriter:
         """Add nothing to the state."""
         return self._finish(BARE, self._begin())
 
+    def attach(self, encs: Sequence[bytes]) -> Addition:
+        """Add nothing to the state, but keep encoded values beside it; large ones are shared."""
+        draft = self._begin()
+        return self._finish(ATTACHED, draft, array(*[self._share(enc) or enc for enc in encs]))
+
+    def back(self, tree: Tree, seq: int) -> Addition:
+        """Make the tree that followed the earlier entry ``seq`` the state again."""
+        tree.lids = max(tree.lids, self.tree.lids)
+        _detach(tree.root, 0)
+        self._applier.tree = tree
+        self._kept.clear()
+        return self._finish(BASE, self._begin(), pack(seq))
+
     # --- what memory does not hold ---------------------------------------------------------------------------
 
     def _begin(self) -> Draft:
@@ -233,12 +246,14 @@ class SnapshotWriter:
             frame = self._blobs[content] = compress(enc)
         return Ref(content, sha256(frame).digest(), len(enc)).encode()
 
-    def _finish(self, kind: int, draft: Draft) -> Addition:
+    def _finish(self, kind: int, draft: Draft, payload: bytes = NIL) -> Addition:
         self.seq += 1
         changes = array(*draft.changes)
-        payload = pack(None) if kind == BARE else changes
+        payload = changes if kind == DELTA else payload
         self._due = self._due or not self._open.records
-        if kind == DELTA:
+        if kind == BASE:
+            payload = self._rebase(payload, write_tree(self.tree))
+        elif kind == DELTA:
             self._cost += len(changes)
             if self._base == 0:
                 kind, payload = BASE, self._rebase(array(), write_tree(self.tree))
@@ -267,10 +282,10 @@ class SnapshotWriter:
         worth = max(BASE_MIN, self._base_size)
         return self._cost >= worth or (self._due and self._base_size <= max(BASE_MIN, self._cost))
 
-    def _rebase(self, changes: bytes, base: bytes) -> bytes:
-        """Return the payload of a base; it keeps the changes too, so that ``verify`` can follow them."""
+    def _rebase(self, before: bytes, base: bytes) -> bytes:
+        """Return the payload of a base; it keeps what led to it too, so that ``verify`` can follow."""
         self._base, self._base_size, self._cost, self._due = self.seq, len(base), 0, False
-        return array(changes, base)
+        return array(before, base)
 
     def _block(self, record: bytes) -> bytes | None:
         """Return the record's block, or None if this segment cannot be continued and has to be sealed."""

@@ -83,7 +83,7 @@ def test_a_migration_that_fails_leaves_the_file_byte_equal(tmp_path, monkeypatch
     opened(path).close()
     before = path.read_bytes()
     known = scripts.load("sqlite")
-    broken = Script("0002_broken.sql", "CREATE TABLE fine (x);\nCREATE TABLE store (again);\n", "bb")
+    broken = Script("0099_broken.sql", "CREATE TABLE fine (x);\nCREATE TABLE store (again);\n", "bb")
     monkeypatch.setattr(scripts, "load", lambda dialect: [*known, broken])
 
     with pytest.raises(CheckpointStoreError):
@@ -100,7 +100,7 @@ def test_a_migration_that_fails_leaves_a_log_that_others_look_after(tmp_path, mo
     work(path, "import os\nwith backend.write() as tx:\n    tx.add_note(1, b'note')\nos._exit(0)")
     before = path.read_bytes()
     known = scripts.load("sqlite")
-    broken = Script("0002_broken.sql", "CREATE TABLE store (again);\n", "bb")
+    broken = Script("0099_broken.sql", "CREATE TABLE store (again);\n", "bb")
     monkeypatch.setattr(scripts, "load", lambda dialect: [*known, broken])
     monkeypatch.setattr(engine, "loaded", lambda: engine.judge((3, 51, 3)))
 
@@ -125,7 +125,7 @@ def test_pending_migrations_are_carried_out_once(tmp_path, monkeypatch):
     path = tmp_path / "a.db"
     opened(path).close()
     known = scripts.load("sqlite")
-    more = Script("0002_more.sql", "CREATE TABLE more (x);\n", "bb")
+    more = Script("0099_more.sql", "CREATE TABLE more (x);\n", "bb")
     monkeypatch.setattr(scripts, "load", lambda dialect: [*known, more])
 
     with pytest.raises(SchemaError, match="open it for writing once"):
@@ -134,6 +134,6 @@ def test_pending_migrations_are_carried_out_once(tmp_path, monkeypatch):
     opened(path, create=False, read_only=True).close()
 
     db = sqlite3.connect(path)
-    assert db.execute("SELECT count(*) FROM schema_script").fetchall() == [(2,)]
-    assert db.execute("PRAGMA user_version").fetchall() == [(2,)]
+    assert db.execute("SELECT count(*) FROM schema_script").fetchall() == [(len(known) + 1,)]
+    assert db.execute("PRAGMA user_version").fetchall() == [(len(known) + 1,)]
     db.close()

@@ -285,6 +285,41 @@ def a_declared_glossary_states_what_holds_after_the_supersession(rules: Any) -> 
     drifts(rules, expected, supersede=(order,), declared=HELD)
 
 
+BOUND = "a directive counts once, and a restore brings back state, never locks"
+
+
+@law(BOUND)
+def an_order_counts_once(rules: Any) -> None:
+    used = {("timeout", ORDER)}
+    said = "'message 41' has been carried out before"
+    order = Supersession(SECONDS, ORDER)
+    drifts(rules, [("timeout", TEXT[TIMEOUT], TEXT[SECONDS])], said, supersede=(order,), used=used)
+    drifts(rules, [("timeout", TEXT[TIMEOUT], "")], said, retire=(Retirement("timeout", ORDER),), used=used)
+    accepts(rules, (LOCAL, RANGE), retire=(Retirement("timeout", ORDER),), used={("range", ORDER)})
+    accepts(rules, (LOCAL, RANGE), retire=(Retirement("timeout", by(SYSTEM)),), used=used)
+
+
+@law(BOUND)
+def an_order_counts_once_for_a_restore_too(rules: Any) -> None:
+    now, given = Glossary((attrs.evolve(SECONDS, established_at_step=2), RANGE)), {"step": 1, "where": "a@4"}
+    used = {("timeout", ORDER)}
+    for way in ({"supersede": (Supersession(TIMEOUT, ORDER),)}, {"reread": {"timeout": ORDER}}):
+        with refused(SemanticDriftError, "'message 41' has been carried out before"):
+            rules.glossary.restore_glossary(HELD, now, used=used, **way, **given)
+        rules.glossary.restore_glossary(HELD, now, **way, **given)
+
+
+@law(BOUND)
+def a_restore_keeps_todays_bindings_and_ends_step_local_ones(rules: Any) -> None:
+    then, new = Glossary((TIMEOUT,)), attrs.evolve(NEW, established_at_step=3)
+    made = rules.glossary.restore_glossary(then, Glossary((*HELD, new)), step=1, where="a@4")
+    assert made.glossary == Glossary((TIMEOUT, RANGE, new))
+    assert (made.change.established, made.change.superseded, made.rereads) == ((), (), ())
+    assert rules.glossary.apply(rules.glossary.inherit(Glossary((*HELD, new))), made.change, 1) == made.glossary
+    with refused(SemanticDriftError, "another meaning"):
+        rules.glossary.restore_glossary(then, Glossary((RANGE,)), step=1, where="a@4")
+
+
 # --- a supersession without a new binding; retirement -----------------------------------------------------------------
 
 RETIRED = "supersession without a binding, retirement"
@@ -825,6 +860,17 @@ def any_other_act_conflicts(rules: Any, expected: int | None, seen: int | None, 
 def an_expected_revision_is_an_integer(rules: Any, expected: Any) -> None:
     with refused(InvalidStateError, "expected_revision"):
         rules.revisions.check("a", expected=expected, seen=None, head=1)
+
+
+@law(REVISIONS, (1, 1), (3, 2), (2, 0))
+def an_act_passes_whose_handle_looked_since_the_last_restore(rules: Any, seen: int, since: int) -> None:
+    rules.revisions.check_epoch("a", seen=seen, since=since, head=4)
+
+
+@law(REVISIONS, (None, 0), (None, 3), (2, 3))
+def an_act_is_refused_whose_handle_looked_before_it_or_never(rules: Any, seen: int | None, since: int) -> None:
+    with refused(RevisionConflictError):
+        rules.revisions.check_epoch("a", seen=seen, since=since, head=4)
 
 
 @law(REVISIONS, (0, None), (5, None), (3, 3), (4, 3), ((1 << 53) - 1, 0))

@@ -109,14 +109,13 @@ def test_an_evicted_lineage_that_was_overtaken_is_refused_too(path, processes, f
         assert_holds(store, {NAME: states, ("default", "other"): [{"evicts": "task"}]})
 
 
-def wrong_commits(task):
+def wrong_commits(store, task):
     """Every way to be refused between two good commits, each after more of the work was done."""
-    stale = task._journal, task._lineages, "task", "default"
     yield InvalidStateError, lambda: task.commit({"messages": [{1, object()}]}, step=0)
     yield InvalidStateError, lambda: task.commit({"messages": []}, step=-1)
     yield SemanticDriftError, lambda: task.commit({}, step=0, define=[cpstore.Binding("term", "other")])
     yield RevisionConflictError, lambda: task.commit({"messages": ["stale"]}, step=0, expected_revision=999)
-    yield RevisionConflictError, lambda: type(task)(*stale).commit({"messages": ["blind"]}, step=0)
+    yield RevisionConflictError, lambda: store.lineage("task").commit({"messages": ["blind"]}, step=0)
 
     def edit():
         with task.edit(step=0) as edit:
@@ -132,7 +131,7 @@ def test_a_refused_commit_in_the_middle_leaves_the_next_one_whole(path):
         states.append(next_of(states, "first"))
         task.commit(states[-1], step=0, define=[cpstore.Binding("term", "meaning")])
         for at in range(20):
-            for error, act in wrong_commits(task):
+            for error, act in wrong_commits(store, task):
                 with pytest.raises(error):
                     act()
             states.append(next_of(states, f"message {at}"))

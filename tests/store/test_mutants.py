@@ -8,9 +8,9 @@ import pytest
 
 import cpstore
 from cpstore import Binding, errors
-from cpstore.lineage import handle
 from cpstore.lineage.request import Terms
 from cpstore.rules import revisions
+from cpstore.streams import act
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def a_changed_definition_is_refused(path: Path) -> None:
 
 
 LAWS = [
-    (two_stores_race, handle, "_moved", lambda *_: False),
+    (two_stores_race, act._Act, "_moved", lambda *_: False),
     (a_handle_that_has_not_looked_is_refused, revisions, "check", lambda *_, **__: None),
     (a_falling_step_is_refused, revisions, "check_step", lambda *_: None),
     (a_changed_definition_is_refused, Terms, "advance", lambda *_: None),

@@ -1,0 +1,70 @@
+"""What a handle on a lineage consists of: where it writes, what it has seen, and how it looks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cpstore.journal import Reading
+from cpstore.lineage import look
+from cpstore.model.entry import StreamId, StreamKind
+from cpstore.model.glossary import Glossary
+from cpstore.model.names import check_name
+from cpstore.rules import revisions
+
+if TYPE_CHECKING:
+    from cpstore.journal import Journal
+    from cpstore.model.entry import Entry
+    from cpstore.streams.opened import OpenStreams
+
+
+class Line:
+    """One handle's view of a lineage. ``seen`` is the newest revision it has looked at, 0 if there was none."""
+
+    def __init__(self, journal: Journal, streams: OpenStreams, name: str, namespace: str, max_bytes: int) -> None:
+        self.id = check_name(name, "lineage id")
+        self.namespace = check_name(namespace, "namespace")
+        self.journal = journal
+        self.streams = streams
+        self.opened = streams.get(StreamId(namespace, StreamKind.LINEAGE, name))
+        self.seen: int | None = None
+        self.max_bytes = max_bytes
+
+    @property
+    def stream(self) -> StreamId:
+        """The name of its stream."""
+        return self.opened.stream
+
+    def looking(self) -> Reading:
+        """Open a read transaction, begun when it is first asked."""
+        return Reading(self.journal, self.namespace)
+
+    def saw(self, revision: int) -> None:
+        """Remember that this handle has looked at a revision."""
+        self.seen = revision if self.seen is None else max(self.seen, revision)
+
+    @property
+    def head(self) -> int:
+        """The revision that the process knows as the newest, 0 for none."""
+        return 0 if self.opened.last is None else self.opened.last.revision
+
+    def held(self, reading: Reading) -> Glossary:
+        """Return the bindings as of the newest entry that the process knows."""
+        opened = self.opened
+        if opened.last is None or opened.number is None:
+            return Glossary(())
+        if opened.glossary is None:
+            opened.glossary = look.glossary_at(reading, opened.number, opened.last)
+        return opened.glossary
+
+    def stands(self, reading: Reading) -> tuple[int, Entry]:
+        """Return number and newest entry for an act that goes on from what this handle has seen.
+
+        Raises NotFoundError if there is no lineage yet, RevisionConflictError if the handle has not looked, or looked
+        before the newest restore or compaction: what it believes is void.
+        """
+        number, last, _ = look.find(reading, self.stream, None)
+        since = 0
+        if last.epoch:
+            since = (last if last.seq == last.epoch else reading.entry(number, last.epoch)).revision
+        revisions.check_epoch(self.id, seen=self.seen, since=since, head=last.revision)
+        return number, last
