@@ -3,7 +3,9 @@
 from cpstore import errors
 from cpstore.model.binding import Authority, Binding, Directive, Retirement, Scope, Supersession
 from cpstore.model.checkpoint import Checkpoint
+from cpstore.model.effect import Effect, EffectId, EffectPolicy, EffectState
 from cpstore.model.glossary import Glossary
+from cpstore.model.restore import Acknowledgement, RestorePlan, Verdict
 from cpstore.signing.keyring import Keyring
 from cpstore.signing.keys import Signer
 from cpstore.store import Store
@@ -12,17 +14,24 @@ from cpstore.store import open_store as open  # noqa: A004
 __version__ = "0.1.0"
 
 __all__ = [
+    "Acknowledgement",
     "Authority",
     "Binding",
     "Checkpoint",
     "Directive",
+    "Effect",
+    "EffectId",
+    "EffectPolicy",
+    "EffectState",
     "Glossary",
     "Keyring",
+    "RestorePlan",
     "Retirement",
     "Scope",
     "Signer",
     "Store",
     "Supersession",
+    "Verdict",
     "errors",
     "open",
 ]

@@ -20,6 +20,7 @@
     ├─ BusyError
     ├─ StorageError
     ├─ CorruptError                 stored bytes disagree with what was signed
+    ├─ HostLimitError               the bytes are sound, this process cannot follow them
     ├─ SignatureError
     │  ├─ UntrustedKeyError
     │  └─ BadSignatureError
@@ -81,8 +82,8 @@ class CompactionConsistencyError(RefusedError):
 class StaleWriteError(CompactionConsistencyError):
     """A ledger write, or a claim of a summary, cites a value that is not the current one.
 
-    ``stale`` lists ``(key, cited, current)``: texts such as ``revision 3 (9f86d081…)``, or ``nothing``. ``suspect`` says
-    that the peer cited nothing at all for a key that exists: it has been marked, and has to re-read before it writes.
+    ``stale`` lists ``(key, cited, current)``: texts such as ``revision 3 (9f86d081…)``, or ``nothing``. ``suspect``:
+    the peer cited nothing at all for a key that exists; it has been marked, and has to re-read before it writes.
     """
 
     retry = "reload"
@@ -156,7 +157,7 @@ class UnsafeRollbackError(RefusedError):
 
 
 class _AboutEffect:
-    """``effect`` names what is not to be carried out now, ``problem`` says why; ``record`` is what the ledger has of it."""
+    """``effect`` names what is not to be carried out now, ``problem`` says why, ``record`` is what the ledger has."""
 
     def __init__(self, effect: str, problem: str, record: Any = None) -> None:
         super().__init__(effect, problem, record)  # type: ignore[call-arg]
@@ -296,6 +297,12 @@ class StorageError(CheckpointStoreError):
 
 class CorruptError(CheckpointStoreError):
     """Stored bytes disagree with what was signed, or cannot be read at all."""
+
+
+class HostLimitError(CheckpointStoreError):
+    """The stored bytes are sound and nothing was written, but this process lacks what it takes to follow a value: room on
+    its call stack, or a time zone in its database.
+    """
 
 
 class SignatureError(CheckpointStoreError):

@@ -170,7 +170,8 @@ class Journal:
         signed = pae(entry.body(self.origin, link_of(before)))
         proven = digest(entry.writer + entry.signature + signed)
         if proven not in self._proven:
-            self.keyring.verify(entry.writer, entry.signature, signed)
+            what = f"entry {entry.seq} of {entry.stream}"
+            self.keyring.verify(entry.writer, entry.signature, signed, what)
             if len(self._proven) >= PROVEN:
                 self._proven.clear()
             self._proven.add(proven)
@@ -193,7 +194,7 @@ class Journal:
 class Reading:
     """One read transaction over verified entries and authenticated bytes. Opened when first asked, then closed.
 
-    ``tx`` lends it one that is open already. ``anew``: nothing that is known from before counts, all is read and checked.
+    ``tx`` lends it one that is open already. ``anew``: nothing that is known from before counts.
     """
 
     def __init__(self, journal: Journal, namespace: str, tx: Reader | None = None, *, anew: bool = False) -> None:

@@ -183,7 +183,7 @@ def compare_all(
             except CheckpointStoreError as error:
                 loaded, problem = None, f": {error}"
             result.load_time += time.perf_counter() - began
-            if not problem and values.encode(loaded) == values.encode(step.state()):
+            if not problem and values.bytes_of(loaded) == values.bytes_of(step.state()):
                 result.verified += 1
             else:
                 result.wrong.append(f"{found.id}@{step.number + 1}{problem or ' is not what was committed'}")

@@ -63,7 +63,8 @@ class BackendContract:
             assert (made[2], made[0]) == (reader.last(number), reader.entry(number, 1))
             assert reader.tail(number) == [(1, b"block 1"), (2, b"block 2"), (3, b"block 3")]
             assert reader.end(number) == 3
-            assert reader.any_entry() in [(number, one) for one in made]
+            assert [(number, made[0]), (number, made[2])] == [reader.some_entry(at, 4) for at in (0, 4)]
+            assert all(reader.some_entry(at, 4) in [(number, one) for one in made] for at in (1, 2, 3))
 
     def test_a_failed_transaction_leaves_nothing_and_no_lock(self, backend: Backend) -> None:
         with pytest.raises(ZeroDivisionError), backend.write() as tx:

@@ -99,7 +99,7 @@ class Entries:
         except SignatureError as error:
             find(
                 "signature",
-                f"{stream}@{entry.revision}, entry {seq}: {error}",
+                f"{stream}@{entry.revision}: {error}",
                 "do not rely on this revision or later ones",
                 stream,
                 (entry.revision,),
@@ -121,12 +121,26 @@ class Entries:
                 (expected,),
             )
         self._terms(entry, before)
+        self._epochs(entry, before)
         match entry.detail:
             case {"key": {"name": str(key)}}:
                 self._keys[key] = seq
             case {"parent": parent}:
                 self.citations.append((entry, parent))
         return True
+
+    def _epochs(self, entry: Entry, before: Entry | None) -> None:
+        epoch = 0 if before is None else before.epoch
+        voids = entry.kind in EPOCHS
+        linked = (entry.detail or {}).get("previousEpoch", 0) == epoch if voids else True
+        if entry.epoch != (entry.seq if voids else epoch) or not linked:
+            self._findings.add(
+                "epoch",
+                f"{self.stream}: entry {entry.seq} says that entry {entry.epoch} was the newest restore or compaction",
+                "writers that should have looked again may have gone on",
+                self.stream,
+                (entry.revision,),
+            )
 
     def _terms(self, entry: Entry, before: Entry | None) -> None:
         part = (entry.detail or {}).get("glossary")

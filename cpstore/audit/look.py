@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cpstore.audit.effects import Families, values_of
 from cpstore.audit.entries import Entries
 from cpstore.audit.report import Findings, Report, ranges
 from cpstore.digest import Frontier, digest, leaf_hash
 from cpstore.errors import CheckpointStoreError, CorruptError, SignatureError
 from cpstore.journal import Reading
-from cpstore.model.entry import Entry, StreamId, StreamKind, link_of
+from cpstore.model.entry import Entry, Kind, StreamId, StreamKind, link_of
 from cpstore.model.fork import Citation
 from cpstore.signing.note import open_head
 from cpstore.snapshot.frames import decompress
@@ -31,12 +32,14 @@ class Audit:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._findings = Findings()
+        self._families = Families(journal, self._findings)
         self._leaves: dict[int, bytes] = {}
         self._refs: dict[str, dict[Ref, tuple[StreamId, int]]] = {}
         self._citations: list[tuple[Entry, Any]] = []
         self._entries = 0
         self._bytes = 0
         self._progress: Callable[[int, int], None] | None = None
+        self._raised: CheckpointStoreError | None = None
         self._total = 0
 
     def run(self, progress: Callable[[int, int], None] | None = None) -> Report:
@@ -48,11 +51,13 @@ class Audit:
                 self._findings.add(
                     "engine", f"SQLite finds: {text}", "restore from a backup, or salvage what still verifies"
                 )
+            self._guard(None, lambda: self._schema(tx))
             self._total, packed = tx.log()
             streams = [found for kind in StreamKind for found in tx.streams(kind)]
             namespaces = sorted({stream.namespace for _, stream in streams})
             for number, stream in streams:
                 self._guard(stream, lambda number=number, stream=stream: self._stream(tx, number, stream))  # type: ignore[misc]
+            self._guard(None, lambda: self._families.check(tx))
             self._guard(None, lambda: self._log(tx, packed))
             for namespace in namespaces:
                 self._guard(None, lambda namespace=namespace: self._blobs(tx, namespace))  # type: ignore[misc]
@@ -77,6 +82,8 @@ class Audit:
         try:
             look()
         except CheckpointStoreError as error:
+            if error is self._raised:
+                raise
             self._findings.add(
                 "unreadable", str(error), "restore from a backup, or salvage what still verifies", stream
             )
@@ -87,6 +94,8 @@ class Audit:
         entries = Entries(self._journal, tx, number, stream, self._findings, self._see)
         last = entries.check()
         self._citations += entries.citations
+        for entry in entries.walk():
+            self._guard(stream, lambda entry=entry: self._families.see(number, entry))  # type: ignore[misc]
         if last is None:
             self._findings.add("empty-stream", f"{stream} has no entries", "its entries were removed", stream)
             return
@@ -160,6 +169,9 @@ class Audit:
         replay = Replay(reading.states(entries.stream))
         try:
             self._follow(replay, source, entries)
+            for entry in entries.walk():
+                if entry.kind is Kind.EFFECT:
+                    self._guard(entries.stream, lambda entry=entry: values_of(reading, entry))  # type: ignore[misc]
         finally:
             known = self._refs.setdefault(entries.stream.namespace, {})
             for ref, seq in replay.refs.items():
@@ -215,7 +227,12 @@ class Audit:
             )
 
     def _note(self, text: bytes, size: int, root: bytes) -> None:
-        head = open_head(text, self._journal.keyring, self._journal.origin)
+        try:
+            head = open_head(text, self._journal.keyring, self._journal.origin)
+        except (CorruptError, SignatureError) as error:
+            advice = "no entry needs it, but it cannot show any more whether later ones are missing"
+            self._findings.add("damaged-note", f"the head note of {size} entries: {error}", advice)
+            return
         if (head.size, head.root) != (size, root):
             self._findings.add(
                 "log-fork",
@@ -262,6 +279,11 @@ class Audit:
                 (1,),
             )
 
+    def _schema(self, tx: Any) -> None:
+        for text in tx.schema():
+            advice = "what does not belong there can undo later commits; restore from a backup, or copy what verifies"
+            self._findings.add("schema", f"in the schema, {text}", advice)
+
     def _strays(self, tx: Any, streams: set[int]) -> None:
         for text in tx.strays(streams):
             self._findings.add("stray", text, "rows that no signed entry accounts for were put into the file")
@@ -270,7 +292,11 @@ class Audit:
         """Count one more entry in and take its place in the log; False if that is another's."""
         self._entries += 1
         if self._progress is not None:
-            self._progress(self._entries, self._total)
+            try:
+                self._progress(self._entries, self._total)
+            except CheckpointStoreError as error:
+                self._raised = error  # the caller's own: no finding
+                raise
         return self._leaves.setdefault(entry.leaf, leaf) == leaf
 
 

@@ -44,7 +44,8 @@ class Position:
 @attrs.frozen
 class Kin:
     """Where a forked lineage comes from: numbers of its parent's and its family's first stream; ``leaf`` is the place
-    of the fork's first entry in the log."""
+    of the fork's first entry in the log.
+    """
 
     parent: int
     root: int
@@ -54,7 +55,8 @@ class Kin:
 @attrs.frozen
 class EffectRow:
     """An effect in the index. ``stream`` and ``seq`` are those of the newest entry about it; ``kind`` is the class by
-    which a restore judges it, ``policy`` its place in the order of policies."""
+    which a restore judges it, ``policy`` its place in the order of policies.
+    """
 
     identity: bytes
     root: int
@@ -77,6 +79,10 @@ class Reader(Protocol):
         """Return the number of a stream, None if there is no such stream."""
         ...
 
+    def name(self, stream: int) -> StreamId:
+        """Return the name of a stream by its number. Raises CorruptError if there is none."""
+        ...
+
     def streams(self, kind: StreamKind, namespace: str | None = None) -> Iterator[tuple[int, StreamId]]:
         """Yield number and name of the streams of a kind, by namespace and name."""
         ...
@@ -85,8 +91,10 @@ class Reader(Protocol):
         """Return the newest entry of a stream."""
         ...
 
-    def any_entry(self) -> tuple[int, Entry] | None:
-        """Return some entry of the store with the number of its stream, None if there is none."""
+    def some_entry(self, at: int, of: int) -> tuple[int, Entry] | None:
+        """Return an entry from about ``at / of`` of the way through the store (0: the first, ``of``: the last one) with
+        the number of its stream; None if the store has no entries.
+        """
         ...
 
     def entry(self, stream: int, seq: int) -> Entry | None:
@@ -131,6 +139,10 @@ class Reader(Protocol):
 
     def strays(self, streams: set[int]) -> Iterator[str]:
         """Describe stored bytes that belong to no entry of the given streams."""
+        ...
+
+    def schema(self) -> list[str]:
+        """Say which tables, indexes or triggers are not as this release makes them, one text each; empty if none."""
         ...
 
     def integrity(self) -> list[str]:
@@ -190,7 +202,7 @@ class Reader(Protocol):
         ...
 
     def unsettled(self, root: int, stream: int, since: int) -> list[EffectRow]:
-        """Return a family's unsettled effects, neither read-only nor idempotent, with entries in a stream after a seq."""
+        """Return a family's unsettled effects, neither read-only nor idempotent, with entries in a stream since."""
         ...
 
     def all_effects(self) -> Iterator[tuple[EffectRow, list[tuple[int, int, int]]]]:
@@ -249,8 +261,8 @@ class Writer(Reader, Protocol):
         """File a fork."""
         ...
 
-    def put_effect(self, row: EffectRow, *, known: bool) -> None:
-        """File the newest entry about an effect; ``known``: it has others before it."""
+    def put_effect(self, row: EffectRow, known: EffectRow | None) -> None:
+        """File the newest entry about an effect; ``known`` is how it was filed before, None if this is the first."""
         ...
 
     def set_log(self, size: int, frontier: bytes) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sqlite3
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from cpstore.errors import SchemaChangedError, SchemaTooNewError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 @attrs.frozen
@@ -56,6 +58,37 @@ def carry_out(run: Callable[[str, Sequence[str]], object], missing: Sequence[Scr
         for statement in _statements(script.sql):
             run(statement, ())
         run("INSERT INTO schema_script (name, checksum) VALUES (?, ?)", (script.name, script.checksum))
+
+
+SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
+"""Asks a database for all that stands in its schema: rows for ``differences``."""
+_BOOKKEEPING = ("table", "schema_script")
+
+
+def differences(rows: Iterable[Sequence[Any]], applied: Sequence[Script]) -> list[str]:
+    """Say what in a schema is not as the applied scripts make it, one text for each table, index, trigger or view."""
+    found, wanted = _objects(rows), _made_by(tuple(applied))
+    said = {key: "is not that of this release" for key in found.keys() & wanted.keys() if found[key] != wanted[key]}
+    said |= dict.fromkeys(found.keys() - wanted.keys(), "was added")
+    said |= dict.fromkeys(wanted.keys() - found.keys(), "is missing")
+    return [f"{kind} {name!r} {what}" for (kind, name), what in sorted(said.items()) if (kind, name) != _BOOKKEEPING]
+
+
+def _objects(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return table and SQL of all objects by kind and name, without those that SQLite makes by itself."""
+    found = {}
+    for kind, name, table, sql in rows:
+        own = str(name).startswith("sqlite_") and (kind == "table" or (kind == "index" and sql is None))
+        if not own:
+            found[str(kind), str(name)] = str(table), " ".join(str(sql).split())
+    return found
+
+
+@functools.cache
+def _made_by(applied: tuple[Script, ...]) -> dict[tuple[str, str], tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        carry_out(db.execute, applied)
+        return _objects(db.execute(SCHEMA).fetchall())
 
 
 def _statements(sql: str) -> Iterator[str]:

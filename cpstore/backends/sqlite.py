@@ -16,6 +16,8 @@ from cpstore.backends.lockfile import LockFile
 from cpstore.backends.sqlite_rows import SqliteReader, SqliteWriter
 from cpstore.errors import (
     CheckpointStoreError,
+    InvalidStateError,
+    SchemaChangedError,
     SchemaError,
     SchemaTooNewError,
     StorageError,
@@ -35,13 +37,18 @@ _NOTHING = contextlib.nullcontext()
 
 
 def path_of(target: str | os.PathLike[str]) -> str:
-    """Return the real path behind ``agent.db`` or ``sqlite:///agent.db``. Raises StorageError for other schemes."""
-    text = os.fspath(target)
+    """Return the real path behind ``agent.db`` or ``sqlite:///agent.db``.
+
+    Raises StorageError for other schemes, InvalidStateError for what is no path of text at all.
+    """
+    text = os.fspath(target) if isinstance(target, (str, os.PathLike)) else None
+    if not isinstance(text, str):
+        raise InvalidStateError(f"a store is opened at a path of text, not {type(target).__name__}")
     if text.startswith("sqlite:///"):
         text = text.removeprefix("sqlite:///")
     elif "://" in text:
         raise StorageError(f"{text}: only a path or sqlite:///path can be opened by this release")
-    if not text or "\0" in text or text == ":memory:":
+    if not text or "\0" in text or text == ":memory:" or any("\ud800" <= one <= "\udfff" for one in text):
         raise StorageError(f"{text!r} is no path of a store; a store is a file")
     return os.path.realpath(text)
 
@@ -366,24 +373,32 @@ class SqliteBackend:
         left = place.size(self.path + "-wal") > 0 and not self.read_only
         link = self._connect(read_only=True) if left else self._link()
         try:
-            applied = self._applied(link)
-            if applied is None:
+            found = self._applied(link)
+            if found is None:
                 raise SchemaError(
                     f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
                 )
-            return scripts.pending(self._known, applied, self.path)
+            applied, schema = found
+            missing = scripts.pending(self._known, applied, self.path)
+            wrong = [] if self.read_only else scripts.differences(schema, self._known[: len(applied)])
+            if wrong:
+                raise SchemaChangedError(
+                    f"{self.path} has not the schema that this package made: {'; '.join(wrong[:5])}; nothing was "
+                    "written: restore a backup, or open it with read_only=True and copy what verifies"
+                )
+            return missing
         finally:
             if left:
                 link.close()
 
-    def _applied(self, link: Link) -> list[tuple[Any, ...]] | None:
-        """Return the migrations that the file has had, None if it is no store."""
+    def _applied(self, link: Link) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None:
+        """Return the migrations that the file has had and what stands in its schema, None if it is no store."""
         with link.transaction("BEGIN"):
             ours = link.rows("PRAGMA application_id") == [(APPLICATION_ID,)]
             tables = link.rows("SELECT count(*) FROM sqlite_schema WHERE name IN ('schema_script', 'store')")
             if not ours or tables != [(2,)]:
                 return None
-            return link.rows("SELECT name, checksum FROM schema_script ORDER BY name")
+            return link.rows("SELECT name, checksum FROM schema_script ORDER BY name"), link.rows(scripts.SCHEMA)
 
     def _same_schema(self, link: Link) -> None:
         if link.rows("PRAGMA user_version") != [(len(self._known),)]:

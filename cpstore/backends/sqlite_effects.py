@@ -109,9 +109,9 @@ class EffectWriter(EffectReader):
         sql = "INSERT INTO kin (stream, parent, root, leaf) VALUES (?, ?, ?, ?)"
         self._link.run(sql, (stream, kin.parent, kin.root, kin.leaf))
 
-    def put_effect(self, row: EffectRow, *, known: bool) -> None:
+    def put_effect(self, row: EffectRow, known: EffectRow | None) -> None:
         entry = row.stream << 32 | row.seq
-        if known:
+        if known is not None:
             sql = "UPDATE effect SET settled = ?, entry = ?, class = ? WHERE identity = ? RETURNING no"
             rows = self._rows(sql, "i", int(row.settled), entry, row.kind, row.identity)
         else:
@@ -123,9 +123,11 @@ class EffectWriter(EffectReader):
             rows = self._rows(sql, "i", *values)
         if not rows:
             raise CorruptError(f"{self._link.target}: the index of effects lost one; run verify")
+        if known is not None and known.kind != row.kind:
+            self._link.run("UPDATE trace SET class = ? WHERE effect = ?", (row.kind, rows[0][0]))
         self._link.run(
             "INSERT INTO trace (effect, stream, class, first, last) VALUES (?, ?, ?, ?, ?) "
-            "ON CONFLICT (effect, stream) DO UPDATE SET last = excluded.last, class = excluded.class",
+            "ON CONFLICT (effect, stream) DO UPDATE SET last = excluded.last",
             (rows[0][0], row.stream, row.kind, row.seq, row.seq),
         )
 

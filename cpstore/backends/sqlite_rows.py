@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from cpstore import canonical
+from cpstore.backends import scripts
 from cpstore.backends.port import Position, StoreFacts
 from cpstore.backends.sqlite_effects import EffectReader, EffectWriter
 from cpstore.errors import CheckpointStoreError, CorruptError
@@ -75,6 +76,9 @@ class SqliteReader(EffectReader):
         )  # fmt: skip
         return None if row is None else row[0]
 
+    def name(self, stream: int) -> StreamId:
+        return self._names.stream(self, stream)
+
     def streams(self, kind: StreamKind, namespace: str | None = None) -> Iterator[tuple[int, StreamId]]:
         sql = (
             "SELECT s.no, n.name, s.name, s.incarnation FROM stream s JOIN namespace n ON n.no = s.namespace "
@@ -91,8 +95,11 @@ class SqliteReader(EffectReader):
             self._one(_ENTRY + "WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1", _ENTRY_SHAPE, low, high)
         )
 
-    def any_entry(self) -> tuple[int, Entry] | None:
-        row = self._one(_ENTRY + "ORDER BY id LIMIT 1", _ENTRY_SHAPE)
+    def some_entry(self, at: int, of: int) -> tuple[int, Entry] | None:
+        low, high = "(SELECT min(id) FROM entry)", "(SELECT max(id) FROM entry)"
+        # Each end by itself: the other one may lie on a damaged page.
+        place = low if at == 0 else high if at == of else f"{low} + ({high} - {low}) / {of:d} * {at:d}"
+        row = self._one(_ENTRY + f"WHERE id <= {place} ORDER BY id DESC LIMIT 1", _ENTRY_SHAPE)
         return None if row is None else (row[0] >> 32, self._made(row))
 
     def entry(self, stream: int, seq: int) -> Entry | None:
@@ -251,14 +258,24 @@ class SqliteReader(EffectReader):
         row = self._one("SELECT size, text FROM note ORDER BY size DESC LIMIT 1", "ib")
         return None if row is None else (row[0], row[1])
 
+    def schema(self) -> list[str]:
+        known = scripts.load("sqlite")
+        applied = self._rows("SELECT name, checksum FROM schema_script ORDER BY name", "tt")
+        missing = scripts.pending(known, applied, self._link.target)
+        return scripts.differences(self._link.rows(scripts.SCHEMA), known[: len(known) - len(missing)])
+
     def integrity(self) -> list[str]:
         return [row[0] for row in self._rows("PRAGMA integrity_check(20)", "t") if row[0] != "ok"]
 
     def strays(self, streams: set[int]) -> Iterator[str]:
-        for table in ("entry", "tail", "segment"):
-            for (number,) in self._rows(f"SELECT DISTINCT id >> 32 FROM {table}", "i"):  # noqa: S608 - constant names
+        # Row ids that have a stream's number in them, and what refers to a row of another table that is not there.
+        for table, place in (("entry", "id"), ("tail", "id"), ("segment", "id"), ("effect", "entry")):
+            for (number,) in self._rows(f"SELECT DISTINCT {place} >> 32 FROM {table}", "i"):  # noqa: S608 - constants
                 if number not in streams:
                     yield f"table {table} has rows of a stream {number} that does not exist"
+        sql = 'SELECT "table", parent, count(*) FROM pragma_foreign_key_check GROUP BY 1, 2'
+        for table, parent, count in self._rows(sql, "tti"):
+            yield f"table {table} has {count} rows of a {parent} that does not exist"
         for number in sorted(streams):
             last = self._one("SELECT max(id) FROM entry WHERE id BETWEEN ? AND ?", "I", *_bounds(number))
             top = (last[0] or 0) if last else 0
@@ -345,7 +362,9 @@ class SqliteWriter(SqliteReader, EffectWriter):
         return cursor.rowcount == 1
 
     def add_key(self, stream: int, key: str, seq: int) -> None:
-        self._link.run("INSERT INTO landed (stream, key, seq) VALUES (?, ?, ?)", (stream, key, seq))
+        sql = "INSERT INTO landed (stream, key, seq) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        if self._link.run(sql, (stream, key, seq)).rowcount != 1:
+            raise CorruptError(f"{self._link.target}: key {key!r} is filed already, for no entry of it; run verify")
 
     def set_log(self, size: int, frontier: bytes) -> None:
         self._link.run("UPDATE log SET size = ?, frontier = ?", (size, frontier))

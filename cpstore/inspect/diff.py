@@ -94,7 +94,7 @@ def _same(old: Any, new: Any) -> bool:
         return old.keys() == new.keys() and all(_same(child, new[key]) for key, child in old.items())
     if type(old) is list:
         return len(old) == len(new) and all(map(_same, old, new))
-    return old is new or values.encode(old) == values.encode(new)
+    return old is new or values.bytes_of(old) == values.bytes_of(new)
 
 
 def _value(change: Change) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def answer(asked: Asked) -> tuple[dict[str, Any], int]:
         "checkpoint": facts.header(checkpoint),
         "glossary": {"digest": held.digest.hex(), "symbols": [binding.symbol for binding in held]},
         "shape": [
-            {"path": pointer.spell([key]), "bytes": len(values.encode(child)), "value": brief(in_json(child))}
+            {"path": pointer.spell([key]), "bytes": len(values.bytes_of(child)), "value": brief(in_json(child))}
             for key, child in state.items()
         ],
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cpstore.errors import ConflictError, CorruptError
+from cpstore.errors import ConflictError, RevisionConflictError
 from cpstore.lineage import look
 from cpstore.model.checkpoint import Checkpoint
 from cpstore.model.entry import Kind
@@ -58,6 +58,8 @@ class Commit:
         if self._landed is not None:
             return Plan()
         head = line.head
+        if request.expected is None and request.looks not in (None, line.looks):
+            raise RevisionConflictError(line.id, None, head)
         revisions.check(line.id, expected=request.expected, seen=line.seen, head=head)
         revisions.check_step(line.id, request.step, None if opened.last is None else opened.last.step)
         held = glossary_rules.in_force(line.held(reading), request.step)
@@ -93,16 +95,14 @@ class Commit:
         if key is None:
             return None
         check_name(key, "idempotency key")
-        seq = None if number is None else reading.tx.landed(number, key)
-        if seq is None or number is None:
+        found = None if number is None else look.landed(reading, number, key)
+        if found is None or number is None:
             return None
-        entry = reading.entry(number, seq)
+        entry = reading.entry(number, found.seq)
         stored = (entry.detail or {}).get("key", {})
-        if stored.get("name") != key:
-            raise CorruptError(f"{entry.stream}: entry {seq} is filed under key {key!r}, but does not carry it")
         if stored.get("request") != self._request.digest():
             raise ConflictError(
                 f"key {key!r} of lineage {self._line.id!r} was used for another request: revision {entry.revision} "
                 f"has request {stored.get('request')}, this one has {self._request.digest()}"
             )
-        return look.header(reading, number, entry)
+        return found

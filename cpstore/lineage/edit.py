@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import InvalidStateError, NotFoundError
@@ -9,7 +10,7 @@ from cpstore.snapshot import pointer, values
 from cpstore.snapshot.edits import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from cpstore.model.checkpoint import Checkpoint
@@ -46,6 +47,10 @@ class Edit:
 
     def splice(self, path: str, start: int, stop: int, items: Iterable[Any] = ()) -> None:
         """Replace the items ``start`` to ``stop - 1`` of the list at ``path``."""
+        if type(start) is not int or type(stop) is not int:
+            raise InvalidStateError(f"start and stop are integers, not {start!r:.100} and {stop!r:.100}", path)
+        if not isinstance(items, Iterable):
+            raise InvalidStateError(f"the items of a splice are a list, not {type(items).__name__}", path)
         self._state("splice", path, tuple(items), start, stop)
 
     @property
@@ -69,9 +74,12 @@ class Edit:
         if self._done:
             raise InvalidStateError("this edit has ended; begin another one", path)
         tokens = pointer.parse(path)
+        for at, token in enumerate(tokens):
+            values.check_key(token, tokens[:at])
         if len(tokens) > values.MAX_DEPTH:
             raise InvalidStateError(f"the path leads more than {values.MAX_DEPTH} deep", path)
-        encs = tuple(values.encode(item, path) for item in items)
+        place = path if verb == "set" else f"{path}/-"  # RFC 6901's name for an item that is not there yet
+        encs = tuple(values.encode(item, place) for item in items)
         self._room -= sum(map(len, encs))
         if self._room < 0:
             raise InvalidStateError("the changes are larger than a state may be", path, "raise max_state_bytes")

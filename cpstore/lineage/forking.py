@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cpstore.backends.port import Kin
 from cpstore.errors import CorruptError
-from cpstore.lineage import look
+from cpstore.lineage import look, restoring
 from cpstore.model.entry import Kind
 from cpstore.model.fork import Citation
+from cpstore.model.restore import Verdict
 from cpstore.rules import forks
 from cpstore.rules import glossary as glossary_rules
 from cpstore.snapshot.writer import SnapshotWriter, detach
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cpstore.lineage.line import Line
     from cpstore.model.binding import Directive, Supersession
     from cpstore.model.entry import Entry
+    from cpstore.model.restore import Acknowledgement
     from cpstore.snapshot.writer import Addition
 
 
@@ -35,12 +37,14 @@ class Fork:
         revision: int | None,
         supersede: tuple[Supersession, ...],
         reread: Mapping[str, Directive],
+        acknowledge: Acknowledgement | None,
     ) -> None:
         self._parent = parent
         self._child = child
         self._revision = revision
         self._supersede = supersede
         self._reread = reread
+        self._acknowledge = acknowledge
 
     def carry_out(self) -> None:
         """Write the child's first revision."""
@@ -67,6 +71,7 @@ class Fork:
             step=entry.step,
             where=f"{child.stream}@1",
         )
+        word = self._cleared(reading, number, entry, last)
         citation = Citation(parent.id, entry.revision, look.header(reading, number, entry).entry)
         states = reading.states(parent.stream)
         tree, _, _ = states.hashed(entry.seq)
@@ -83,8 +88,20 @@ class Fork:
             above = tx.kin(number)
             tx.add_kin(stream, Kin(number, number if above is None else above.root, made.leaf))
 
-        detail = {"parent": citation.to_value(), **self._plan.extra()}
+        detail = {"parent": citation.to_value(), **self._plan.extra(), **word}
+        if entry.seq != last.seq:
+            detail["crossed"] = last.seq
         if self._plan.change is not None:
             detail["glossary"] = self._plan.change.to_value()
         term = self._plan.change is not None
         return Plan((Step(opened, Kind.FORK, add, 1, entry.step, detail, term=term, file=file),))
+
+    def _cleared(self, reading: Reading, number: int, entry: Entry, last: Entry) -> dict[str, Any]:
+        """Ask the effect ledger about a fork below the head; return somebody's word if it takes one."""
+        if entry.revision == last.revision:
+            return {}
+        plan, judgement = restoring.plan(self._parent, reading, entry.revision, fork=True)
+        restoring.refuse(self._parent, plan, judgement, self._acknowledge)
+        if judgement.verdict is Verdict.CLEARED or self._acknowledge is None:
+            return {}
+        return {"acknowledgement": self._acknowledge.to_value()}

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from cpstore.digest import digest
 from cpstore.errors import InvalidStateError
-from cpstore.lineage import look
+from cpstore.lineage import look, restoring
 from cpstore.lineage.commits import Commit
 from cpstore.lineage.edit import Edit
+from cpstore.lineage.effect import EffectBlock
+from cpstore.lineage.effects import Effects
 from cpstore.lineage.forking import Fork
 from cpstore.lineage.line import Line
-from cpstore.lineage.request import Request, Terms, changes_digest
-from cpstore.model.names import check_name
-from cpstore.snapshot import values
+from cpstore.lineage.request import Request, Terms, changes_digest, orders, records, state_digest
+from cpstore.lineage.restoring import Restore
+from cpstore.model.binding import Supersession
+from cpstore.model.effect import Effect
+from cpstore.model.names import check_count, check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cpstore.journal import Journal
-    from cpstore.model.binding import Binding, Directive, Retirement, Supersession
+    from cpstore.lineage.effect import EffectHandle
+    from cpstore.model.binding import Binding, Directive, Retirement
     from cpstore.model.checkpoint import Checkpoint
+    from cpstore.model.effect import EffectId, EffectPolicy
     from cpstore.model.glossary import Glossary
+    from cpstore.model.restore import Acknowledgement, RestorePlan
     from cpstore.snapshot.edits import Change as Edited
     from cpstore.streams.opened import OpenStreams
 
@@ -36,9 +42,16 @@ class Lineage:
     """
 
     def __init__(
-        self, journal: Journal, streams: OpenStreams, name: str, namespace: str, max_state_bytes: int = MAX_STATE_BYTES
+        self,
+        journal: Journal,
+        streams: OpenStreams,
+        name: str,
+        namespace: str,
+        max_state_bytes: int = MAX_STATE_BYTES,
+        redact: Callable[[str, Any], Any] | None = None,
     ) -> None:
-        self._line = Line(journal, streams, name, namespace, max_state_bytes)
+        self._line = Line(journal, streams, name, namespace, max_state_bytes, redact)
+        self._effects = Effects(self._line)
 
     def __repr__(self) -> str:
         return f"<Lineage {self.namespace}/{self.id}>"
@@ -95,20 +108,24 @@ class Lineage:
         """Yield the headers of checkpoints, newest first, a page at a time, each with its signature checked.
 
         ``before`` starts below that revision, ``limit`` ends after so many. Raises NotFoundError if there is no such
-        lineage: an empty history would look like a new one. Also CorruptError, SignatureError.
+        lineage: an empty history would look like a new one. Also InvalidStateError, CorruptError, SignatureError.
         """
-        left = -1 if limit is None else limit
-        upto: int | None = None if before is None else before - 1
-        while left and (upto is None or upto > 0):
+        check_count(before, "before", 1)
+        check_count(limit, "limit", 0)
+        return self._history(before, limit)
+
+    def _history(self, before: int | None, left: int | None) -> Iterator[Checkpoint]:
+        while True:
             with self._line.looking() as reading:
                 number, last, _ = look.find(reading, self._line.stream, None)
-                top = last.revision if upto is None else min(upto, last.revision)
-                page = look.page(reading, number, self._line.stream, top, 64 if left < 0 else min(64, left))
+                top = last.revision if before is None else min(before - 1, last.revision)
+                count = look.PAGE if left is None else min(look.PAGE, left)
+                page = look.page(reading, number, self._line.stream, top, count) if top and count else []
             yield from page
-            if not page:
+            left = None if left is None else left - len(page)
+            if left == 0 or not page or page[-1].revision == 1:
                 return
-            upto = page[-1].revision - 1
-            left -= len(page)
+            before = page[-1].revision
 
     def glossary(self, revision: int | None = None) -> Glossary:
         """Return the bindings in force at a revision (default: the head), with the lock's digest."""
@@ -143,8 +160,8 @@ class Lineage:
         """
         if type(state) is not dict:
             raise InvalidStateError(f"a state is a dict, not {type(state).__name__}", advice="wrap it: {'value': …}")
-        terms = Terms(tuple(define), tuple(supersede), tuple(retire), glossary)
-        request = Request(step, terms, expected_revision, key, lambda: digest(b"state" + values.encode(state)))
+        terms = Terms.of(define, supersede, retire, glossary)
+        request = Request(step, terms, expected_revision, key, lambda: state_digest(state))
         return Commit(self._line, request, lambda writer: writer.state(state, self._line.max_bytes)).carry_out()
 
     def edit(
@@ -162,10 +179,12 @@ class Lineage:
 
         Its cost is that of the changes, whatever the size of the state. The arguments are those of ``commit``.
         """
-        terms = Terms(tuple(define), tuple(supersede), tuple(retire), glossary)
+        terms = Terms.of(define, supersede, retire, glossary)
+
+        looks = self._line.looks
 
         def commit(changes: Sequence[Edited]) -> Checkpoint:
-            request = Request(step, terms, expected_revision, key, lambda: changes_digest(changes))
+            request = Request(step, terms, expected_revision, key, lambda: changes_digest(changes), looks)
             return Commit(self._line, request, lambda writer: writer.changes(changes)).carry_out()
 
         return Edit(commit, self._line.max_bytes)
@@ -177,17 +196,21 @@ class Lineage:
         revision: int | None = None,
         supersede: Iterable[Supersession] = (),
         reread: Mapping[str, Directive] | None = None,
+        acknowledge: Acknowledgement | None = None,
     ) -> Lineage:
         """Start a lineage that shares the content of a revision (default: the head) and inherits the glossary lock.
 
         The fork's own revision 1 is written at once; the cost does not depend on the history. Below the head the
         locks of the head stay in force: where a definition has moved since, the fork is refused with
         SemanticDriftError unless ``supersede`` re-establishes it or ``reread`` names who ordered that the old state
-        be read under today's meaning. Raises NotFoundError, ConflictError if ``name`` exists.
+        be read under today's meaning; and the effect ledger has to clear it as it does a restore, see
+        ``plan_restore`` and ``acknowledge``. Raises NotFoundError, UnsafeRollbackError, ConflictError if ``name``
+        exists.
         """
         line = self._line
-        child = Lineage(line.journal, line.streams, name, line.namespace, line.max_bytes)
-        Fork(line, child._line, revision, tuple(supersede), dict(reread or {})).carry_out()
+        child = Lineage(line.journal, line.streams, name, line.namespace, line.max_bytes, line.redact)
+        order = records("supersede", supersede, Supersession), orders(reread)
+        Fork(line, child._line, revision, *order, acknowledge).carry_out()
         return child
 
     def landed(self, key: str) -> Checkpoint | None:
@@ -195,7 +218,156 @@ class Lineage:
         check_name(key, "idempotency key")
         with self._line.looking() as reading:
             found = reading.last(self._line.stream)
-            seq = None if found is None else reading.tx.landed(found[0], key)
-            if found is None or seq is None:
-                return None
-            return look.header(reading, found[0], reading.entry(found[0], seq))
+            return None if found is None else look.landed(reading, found[0], key)
+
+    # --- effects ---------------------------------------------------------------------------------------------
+
+    def begin(
+        self,
+        name: str,
+        args: Any,
+        *,
+        policy: EffectPolicy,
+        key: str | None = None,
+        occurrence: int = 1,
+        scope: Literal["family", "lineage"] = "family",
+        probe: Callable[[str], Any] | None = None,
+    ) -> EffectHandle:
+        """Ask whether a change outside the store may be carried out, and record durably that it is begun.
+
+        The effect is told by its name, by ``key`` (a business key such as an order number; default: the digest of
+        ``args``) and by ``occurrence``, in this lineage and all its forks (``scope="lineage"``: here alone). A handle
+        that is ``fresh`` says: go ahead, with ``handle.key``. One that is not says that it has happened, and has the
+        recorded ``outcome``. ``probe(key)`` tells for a reconcilable effect in doubt whether it happened: True,
+        (True, result), False or None.
+
+        Raises EffectBusyError (a live process is at it), EffectInDoubtError (nobody knows whether it happened; see
+        ``reconcile``), EffectConflictError (other arguments or a weaker policy under the same name and key; cancelled;
+        or, after a restore or fork, effects of this name that were stepped back over), InvalidStateError,
+        NotFoundError (no checkpoint yet), RevisionConflictError (this handle has not looked since the last restore),
+        BusyError, StorageError. The effect must not be carried out then.
+        """
+        return self._effects.begin(name, args, policy=policy, key=key, occurrence=occurrence, scope=scope, probe=probe)
+
+    def effect(
+        self,
+        name: str,
+        args: Any,
+        *,
+        policy: EffectPolicy,
+        key: str | None = None,
+        occurrence: int = 1,
+        scope: Literal["family", "lineage"] = "family",
+        probe: Callable[[str], Any] | None = None,
+    ) -> EffectBlock:
+        """Return a block around an effect: ``begin`` on entry; an effect without an outcome at its end is in doubt.
+
+        A block that ends normally without ``complete`` or ``fail`` raises EffectInDoubtError. The arguments and the
+        other errors are those of ``begin``.
+        """
+        return EffectBlock(
+            lambda: self.begin(name, args, policy=policy, key=key, occurrence=occurrence, scope=scope, probe=probe)
+        )
+
+    def cancel(
+        self,
+        name: str,
+        args: Any,
+        *,
+        policy: EffectPolicy,
+        who: str,
+        why: str,
+        key: str | None = None,
+        occurrence: int = 1,
+        scope: Literal["family", "lineage"] = "family",
+    ) -> Effect:
+        """Record that an effect must not be begun: ``begin`` is refused from now on, compacted or restored or not.
+
+        Raises EffectConflictError for an effect that has happened or may have.
+        """
+        asked = self._effects.asked(name, args, policy, key, occurrence, scope)
+        return self._effects.cancel(asked, who=who, why=why).record
+
+    def record(
+        self,
+        name: str,
+        args: Any,
+        result: Any = None,
+        *,
+        policy: EffectPolicy,
+        key: str | None = None,
+        occurrence: int = 1,
+        scope: Literal["family", "lineage"] = "family",
+    ) -> Effect:
+        """Record an effect that was carried out without being asked about. It is marked as such, and without a ``key``
+        it stands in the way of a restore: a re-run would not ask about it.
+
+        Raises EffectConflictError if it is known otherwise.
+        """
+        asked = self._effects.asked(name, args, policy, key, occurrence, scope)
+        return self._effects.record(asked, result).record
+
+    def reconcile(self, effect: Effect | EffectId, *, happened: bool, who: str, why: str, result: Any = None) -> Effect:
+        """Say what became of an effect in doubt, and on whose word. The first verdict stands.
+
+        ``effect`` is a record of ``effects()`` or of an error's ``record``; ``result`` what ``begin`` shall answer from
+        now on. Raises EffectConflictError if the effect is settled otherwise, EffectBusyError while its owner lives,
+        NotFoundError, InvalidStateError.
+        """
+        given = () if result is None else (result,)
+        return self._effects.reconcile(effect, happened=happened, who=who, why=why, result=given).record
+
+    def compensate(self, effect: Effect | EffectId, *, who: str, why: str) -> Effect:
+        """Record that what an effect did was undone in the world; ``begin`` is fresh again.
+
+        Raises EffectConflictError for one that has not happened.
+        """
+        return self._effects.compensate(effect.id if isinstance(effect, Effect) else effect, who=who, why=why).record
+
+    def effects(self, name: str | None = None, *, in_doubt: bool = False) -> Iterator[Effect]:
+        """Yield what is known of the effects of this family, in the order in which they were first mentioned.
+
+        ``in_doubt``: only those that nobody knows the outcome of and nobody is carrying out. Raises NotFoundError if
+        the lineage does not exist.
+        """
+        for known in self._effects.known(name, unsettled=in_doubt):
+            if not in_doubt or self._effects.in_doubt(known.record):
+                yield known.record
+
+    def outcome(self, effect: Effect | EffectId) -> Any:
+        """Return the recorded result of an effect. Raises EffectInDoubtError, NotFoundError, OutcomePrunedError."""
+        return self._effects.outcome(self._effects.one(effect))
+
+    def arguments(self, effect: Effect | EffectId) -> Any:
+        """Return the arguments of an effect as they were recorded, redacted or not. Raises NotFoundError."""
+        return self._effects.arguments(self._effects.one(effect))
+
+    # --- going back ------------------------------------------------------------------------------------------
+
+    def plan_restore(self, revision: int) -> RestorePlan:
+        """Return what going back to a revision would mean, without writing. Raises NotFoundError."""
+        with self._line.looking() as reading:
+            answered, _ = restoring.plan(self._line, reading, revision)
+            self._line.saw(answered.head)
+            return answered
+
+    def restore(
+        self,
+        revision: int,
+        *,
+        acknowledge: Acknowledgement | None = None,
+        supersede: Iterable[Supersession] = (),
+        reread: Mapping[str, Directive] | None = None,
+    ) -> Checkpoint:
+        """Make the state of an older revision the newest one, as a new revision that can itself be undone.
+
+        It is durable when this returns. The glossary lock stays as it is now; where a definition has moved since,
+        ``supersede`` re-establishes the old one or ``reread`` says who ordered that the state be read under today's.
+        ``acknowledge`` answers for what the plan lists, where that can be overridden. Handles that looked before are
+        refused until they look again.
+
+        Raises UnsafeRollbackError with the plan's reasons, SemanticDriftError, NotFoundError, RevisionConflictError,
+        InvalidStateError, BusyError, StorageError.
+        """
+        order = records("supersede", supersede, Supersession), orders(reread)
+        return Restore(self._line, revision, acknowledge, *order).carry_out()

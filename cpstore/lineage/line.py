@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cpstore.errors import NotFoundError
 from cpstore.journal import Reading
 from cpstore.lineage import look
 from cpstore.model.entry import StreamId, StreamKind
@@ -12,15 +13,30 @@ from cpstore.model.names import check_name
 from cpstore.rules import revisions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cpstore.journal import Journal
-    from cpstore.model.entry import Entry
     from cpstore.streams.opened import OpenStreams
+
+    Redact = Callable[[str, Any], Any]
 
 
 class Line:
-    """One handle's view of a lineage. ``seen`` is the newest revision it has looked at, 0 if there was none."""
+    """One handle's view of a lineage. ``seen`` is the newest revision it has looked at or made, 0 if there was none.
 
-    def __init__(self, journal: Journal, streams: OpenStreams, name: str, namespace: str, max_bytes: int) -> None:
+    ``looks`` counts how often it learnt of another's newer revision. ``redact(name, value)`` returns what is kept of an
+    effect's arguments or result.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        streams: OpenStreams,
+        name: str,
+        namespace: str,
+        max_bytes: int,
+        redact: Redact | None = None,
+    ) -> None:
         self.id = check_name(name, "lineage id")
         self.namespace = check_name(namespace, "namespace")
         self.journal = journal
@@ -28,6 +44,8 @@ class Line:
         self.opened = streams.get(StreamId(namespace, StreamKind.LINEAGE, name))
         self.seen: int | None = None
         self.max_bytes = max_bytes
+        self.redact = redact
+        self.looks = 0
 
     @property
     def stream(self) -> StreamId:
@@ -40,6 +58,8 @@ class Line:
 
     def saw(self, revision: int) -> None:
         """Remember that this handle has looked at a revision."""
+        if self.seen is not None and revision > self.seen:
+            self.looks += 1
         self.seen = revision if self.seen is None else max(self.seen, revision)
 
     @property
@@ -56,15 +76,16 @@ class Line:
             opened.glossary = look.glossary_at(reading, opened.number, opened.last)
         return opened.glossary
 
-    def stands(self, reading: Reading) -> tuple[int, Entry]:
-        """Return number and newest entry for an act that goes on from what this handle has seen.
+    def stands(self, reading: Reading) -> None:
+        """Let an act pass that goes on from what this handle has seen.
 
         Raises NotFoundError if there is no lineage yet, RevisionConflictError if the handle has not looked, or looked
         before the newest restore or compaction: what it believes is void.
         """
-        number, last, _ = look.find(reading, self.stream, None)
+        last, number = self.opened.last, self.opened.number
+        if last is None or number is None:
+            raise NotFoundError(f"lineage {self.id!r} does not exist yet; commit to it first")
         since = 0
         if last.epoch:
             since = (last if last.seq == last.epoch else reading.entry(number, last.epoch)).revision
         revisions.check_epoch(self.id, seen=self.seen, since=since, head=last.revision)
-        return number, last

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cpstore.model.binding import Directive
     from cpstore.model.entry import Entry, StreamId
 
+PAGE = 64
+"""Headers of a history that are read at once."""
+
 
 def find(reading: Reading, stream: StreamId, revision: int | None) -> tuple[int, Entry, Entry]:
     """Return (stream number, newest entry, the entry that made the revision), verified.
@@ -108,3 +111,17 @@ def _changes(reading: Reading, number: int, entry: Entry) -> list[tuple[Entry, C
         chain.append((changed, Change.from_value(detail["glossary"])))
         seq = detail.get("previousTerm", 0)
     return chain
+
+
+def landed(reading: Reading, number: int, key: str) -> Checkpoint | None:
+    """Return the checkpoint that was committed under an idempotency key, None if there is none.
+
+    The index is not believed: the entry itself has to carry the key. Raises CorruptError.
+    """
+    seq = reading.tx.landed(number, key)
+    if seq is None:
+        return None
+    entry = reading.entry(number, seq)
+    if (entry.detail or {}).get("key", {}).get("name") != key:
+        raise CorruptError(f"{entry.stream}: entry {seq} is filed under key {key!r}, but does not carry it; run verify")
+    return header(reading, number, entry)

@@ -75,9 +75,9 @@ class Entry:
     ``seq`` counts from 1 in the stream; ``revision`` is the lineage's revision after this entry (0 in other
     streams); ``step`` the caller's own index; ``time`` a label in microseconds UTC since 1970; ``writer`` the
     32-byte Ed25519 public key; ``term`` the seq of the newest entry up to this one that changed the glossary (0:
-    none), ``epoch`` that of the newest restore or compaction (0: none); ``state`` the 32-byte state root; ``packs`` 16 bytes that cover all stored bytes
-    of the stream; ``detail`` what only this kind has, in the canonical JSON model, or None; ``leaf`` the index
-    in the store's log (a cache: not signed, the log's root vouches for it).
+    none), ``epoch`` that of the newest restore or compaction (0: none); ``state`` the 32-byte state root; ``packs``
+    16 bytes that cover all stored bytes of the stream; ``detail`` what only this kind has, in the canonical JSON
+    model, or None; ``leaf`` the index in the store's log (a cache: not signed, the log's root vouches for it).
     """
 
     stream: StreamId

@@ -41,3 +41,9 @@ def unseen_character(text: str) -> str:
         if kind is not None:
             return f"a {kind} character (U+{ord(character):04X}) at position {at}"
     return ""
+
+
+def check_count(number: int | None, what: str, least: int) -> None:
+    """Let None and integers from ``least`` on pass. Raises InvalidStateError that says what is wrong."""
+    if number is not None and (type(number) is not int or number < least):
+        raise InvalidStateError(f"{what} is an integer from {least} on or None, not {number!r:.100}")

@@ -35,8 +35,9 @@ def advance(
 
     What the arguments do not mention is carried forward. ``declared`` is all that shall be in force afterwards:
     a locked binding that it leaves out would be dropped, one that it adds is established. ``used`` has the orders that
-    this lineage has carried out before, each with its symbol: one counts once. ``where`` names the checkpoint in errors. Raises InvalidStateError for what can be no binding, symbol or directive, SemanticDriftError
-    with every difference for what would break the lock.
+    this lineage has carried out before, each with its symbol: one counts once. ``where`` names the checkpoint in
+    errors. Raises InvalidStateError for what can be no binding, symbol or directive, SemanticDriftError with every
+    difference for what would break the lock.
     """
     held = in_force(held, step)
     define, supersede, retire = tuple(define), tuple(supersede), tuple(retire)
@@ -131,7 +132,7 @@ def fork_glossary(
     has not moved.
     """
     inherited = inherit(head)
-    draft, rereads = _cross(then, inherited, tuple(supersede), dict(reread or {}), step, where, ())
+    draft, rereads = _cross(then, inherited, tuple(supersede), dict(reread or {}), step=step, where=where)
     made = Glossary(draft.after.values())
     change = attrs.evolve(draft.change(), established=inherited.bindings) if made.bindings else None
     return ForkGlossary(made, change, rereads)
@@ -153,7 +154,8 @@ def restore_glossary(
     ``supersede`` brings back. ``used`` has the orders that have been carried out before.
     """
     inherited = inherit(head)
-    draft, rereads = _cross(then, inherited, tuple(supersede), dict(reread or {}), step, where, used)
+    orders = tuple(supersede), dict(reread or {})
+    draft, rereads = _cross(then, inherited, *orders, step=step, where=where, used=used)
     return ForkGlossary(Glossary(draft.after.values()), draft.change(), rereads)
 
 
@@ -162,9 +164,10 @@ def _cross(
     inherited: Glossary,
     supersede: tuple[Supersession, ...],
     reread: dict[str, Directive],
+    *,
     step: int,
     where: str,
-    used: Container[tuple[str, Directive]],
+    used: Container[tuple[str, Directive]] = (),
 ) -> tuple[_Draft, tuple[Reread, ...]]:
     """Bring the bindings in force to an older state, on someone's order where they have moved since."""
     forms.check(inherited, step, (), supersede, tuple(Retirement(*order) for order in reread.items()), ())

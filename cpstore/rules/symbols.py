@@ -12,6 +12,9 @@ from cpstore.model.names import unseen_character
 # Toned down by NFKC_Casefold, but not by NFKC and casefold.
 _IGNORABLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
+_BLANK = {"Cc", "Cf", "Zl", "Zp", "Zs"}
+_BRAILLE_BLANK = "\u2800"
+
 
 def fault(symbol: str) -> str:
     """Say why ``symbol`` cannot stand in a glossary, ``""`` if it can."""
@@ -35,3 +38,8 @@ def reading(symbol: str) -> str:
     for _ in range(2):
         seen = unicodedata.normalize("NFKC", seen.casefold())
     return _IGNORABLE.sub("", seen)
+
+
+def invisible(text: str) -> bool:
+    """Whether nothing of a text can be seen: blanks, control and format characters, fillers."""
+    return all(unicodedata.category(one) in _BLANK or one == _BRAILLE_BLANK for one in _IGNORABLE.sub("", text))

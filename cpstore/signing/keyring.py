@@ -83,14 +83,14 @@ class Keyring:
     def __reduce__(self) -> tuple[type[Keyring], tuple[frozenset[bytes], frozenset[bytes]]]:
         return Keyring, (self.writers, self.stores)  # the opened keys cannot be pickled; they are made again
 
-    def verify(self, public: bytes, signature: bytes, pae: bytes) -> None:
-        """Check that the writer ``public`` made the 64-byte ``signature`` over ``pae``.
+    def verify(self, public: bytes, signature: bytes, pae: bytes, what: str = "the entry") -> None:
+        """Check that the writer ``public`` made the 64-byte ``signature`` over ``pae``; ``what`` names that in errors.
 
         Raises UntrustedKeyError if the key is not one of ``writers``, BadSignatureError if it did not sign this.
         """
         if public not in self.writers:
-            raise UntrustedKeyError(_unknown("entry", public))
-        self._check(public, signature, pae, "entry")
+            raise UntrustedKeyError(_unknown(what, public))
+        self._check(public, signature, pae, what)
 
     def verify_note(self, public: bytes, signature: bytes, text: bytes) -> None:
         """Check that the store key ``public`` made the 64-byte ``signature`` over the text of a note.
@@ -98,15 +98,15 @@ class Keyring:
         Raises UntrustedKeyError if the key is not one of ``stores``, BadSignatureError if it did not sign this.
         """
         if public not in self.stores:
-            raise UntrustedKeyError(_unknown("head note", public))
-        self._check(public, signature, text, "head note")
+            raise UntrustedKeyError(_unknown("the head note", public))
+        self._check(public, signature, text, "the head note")
 
     def writer_named(self, name: str) -> bytes:
         """Return the writer with this fingerprint. Raises UntrustedKeyError if there is none."""
         try:
             return self._named[name]
         except KeyError:
-            raise UntrustedKeyError(_unknown_name("entry", name[:16])) from None
+            raise UntrustedKeyError(_unknown_name("the entry", name[:16])) from None
 
     def _check(self, public: bytes, signature: bytes, message: bytes, what: str) -> None:
         try:
@@ -116,7 +116,7 @@ class Keyring:
         except InvalidSignature:
             pass
         msg = (
-            f"the {what} was not signed by key {short(public)} as it stands: it was changed after signing; "
+            f"{what} was not signed by key {short(public)} as it stands: it was changed after signing; "
             "run `cpstore inspect STORE verify` and restore the damaged part from a copy"
         )
         raise BadSignatureError(msg)
@@ -128,7 +128,7 @@ def _unknown(what: str, public: bytes) -> str:
 
 def _unknown_name(what: str, name: str) -> str:
     return (
-        f"the {what} names key {name}, which is not trusted here; if you know whose key it is, "
+        f"{what} names key {name}, which is not trusted here; if you know whose key it is, "
         "pass it in trust=, or open the store with the key file of its writer"
     )
 

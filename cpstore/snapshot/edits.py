@@ -10,7 +10,7 @@ from cpstore.errors import InvalidStateError
 from cpstore.snapshot import pointer
 from cpstore.snapshot.shared import is_ref
 from cpstore.snapshot.tree import Leaf, List, Map, Node, Run
-from cpstore.snapshot.values import array_count, array_header, decode, encode, is_array
+from cpstore.snapshot.values import array_count, array_header, bytes_of, decode, is_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ class Editor:
 
     def _inside(self, enc: bytes, change: Change, depth: int) -> bytes:
         whole = decode(self._fetch(enc) if is_ref(enc) else enc, lambda ref: decode(self._fetch(ref)))
-        return encode(_mutate(whole, change.tokens[depth:], change), pointer.spell(change.tokens[:depth]))
+        return bytes_of(_mutate(whole, change.tokens[depth:], change), pointer.spell(change.tokens[:depth]))
 
 
 def _bounds(change: Change, count: int) -> tuple[int, int]:

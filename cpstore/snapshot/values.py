@@ -10,19 +10,21 @@ import datetime as dt
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 import ormsgpack
 
-from cpstore.errors import CorruptError, InvalidStateError
+from cpstore.errors import CheckpointStoreError, CorruptError, HostLimitError, InvalidStateError
 from cpstore.snapshot import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_DEPTH = 200
-"""How deeply mappings and lists may nest."""
+MAX_DEPTH = 128
+"""How deeply mappings, lists, tuples and sets may nest, the state itself counted. A load takes up to three frames of the
+call stack a level, and the stack has a thousand, most of them the caller's.
+"""
 
 TUPLE, SET, FROZENSET, DATETIME, DATE, TIME, DURATION, UUID, DECIMAL, INTEGER, TEXT = range(1, 12)
 SHARED = 32
@@ -49,29 +51,88 @@ class _Broken:
 
 
 def encode(value: object, path: str = "") -> bytes:
-    """Return the bytes of a value that sits at ``path`` in the state.
+    """Return the bytes of a value that is to stand at ``path`` in the state.
 
     Raises InvalidStateError, naming the place, for a type without a tag, a key that is not text, a cycle, or
-    nesting beyond ``MAX_DEPTH``.
+    nesting beyond ``MAX_DEPTH``; HostLimitError where the call stack has no room.
+    """
+    enc = bytes_of(value, path)
+    check(value, path)
+    return enc
+
+
+def bytes_of(value: object, path: str = "") -> bytes:
+    """Return what ``encode`` does, without ``check``: to be compared with bytes that passed it.
+
+    Raises what ``encode`` does for what has no bytes at all.
     """
     try:
-        return ormsgpack.packb(value, _tag, _OPTIONS)
-    except (TypeError, ValueError, RecursionError) as error:
-        mended = _inspect(value, pointer.parse(path), 0)
+        return _pack(value)
+    except (TypeError, ValueError, RecursionError):
         try:
-            return ormsgpack.packb(mended, _tag, _OPTIONS)
-        except (TypeError, ValueError, RecursionError):
-            raise InvalidStateError(f"cannot be stored: {error}", path) from error
+            return _pack(_inspect(value, pointer.parse(path)))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise HostLimitError(_NO_ROOM) from error
+
+
+def check(value: object, path: str) -> None:
+    """Refuse a value at ``path`` that nests too deeply, or that holds what the encoder writes without asking.
+
+    The encoder's own limit starts anew in each tuple and knows no path. Raises InvalidStateError with the place.
+    """
+    level = [value] if type(value) in _LOOKED_INTO else []
+    depth = path.count("/")
+    try:
+        while level:
+            depth += 1
+            if depth > MAX_DEPTH:
+                break
+            level = [
+                child
+                for above in level
+                for child in (tuple(above.values()) if type(above) is dict else above)  # type: ignore[attr-defined]
+                if type(child) in _LOOKED_INTO
+            ]
+    except TypeError:  # an Ext has no children
+        pass
+    if level:
+        _refuse(value, path)
+
+
+def _refuse(value: object, path: str) -> None:
+    try:
+        _inspect(value, pointer.parse(path))
+    except RecursionError as error:
+        raise HostLimitError(_NO_ROOM) from error
+    raise InvalidStateError("the value changed while it was looked at", path)
+
+
+def canonical(value: object) -> bytes:
+    """Return bytes that are equal for equal values, whatever the order of keys in their mappings.
+
+    They are hashed to tell whether two calls ask for the same; nothing stores them. ``value`` is one that ``encode``
+    accepts. Raises InvalidStateError as it does.
+    """
+    fresh = decode(encode(value))
+    try:
+        return _pack_sorted(fresh)
+    except TypeError:  # texts with lone surrogates, which the encoder does not hand on
+        return _pack_sorted(_inspect(fresh, ()))
 
 
 def decode(data: bytes, shared: Callable[[bytes], object] | None = None) -> Any:
     """Return a fresh value from bytes that ``encode`` made.
 
-    ``shared`` resolves references to shared values. Raises CorruptError for anything else, unknown tags included.
+    ``shared`` resolves references to shared values. Raises CorruptError for anything else, unknown tags included, and
+    HostLimitError where the call stack has no room or the time zone database lacks a zone.
     """
     try:
-        return msgspec.msgpack.decode(data, ext_hook=_untag if shared is None else _Resolver(shared))
-    except (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        return _decode(data, ext_hook=_untag if shared is None else _Resolver(shared))
+    except CheckpointStoreError:
+        raise
+    except RecursionError as error:
+        raise HostLimitError(_NO_ROOM) from error
+    except (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
         raise CorruptError(f"stored value cannot be read: {error}") from error
 
 
@@ -91,40 +152,63 @@ def _pack(value: object) -> bytes:
     return ormsgpack.packb(value, _tag, _OPTIONS)
 
 
-def _zone(tz: dt.tzinfo | None) -> str:
+def _pack_sorted(value: object) -> bytes:
+    return ormsgpack.packb(value, _tag_sorted, _OPTIONS | ormsgpack.OPT_SORT_KEYS)
+
+
+def _tag_sorted(value: Any) -> ormsgpack.Ext:
+    return _tag(value, _pack_sorted)
+
+
+def _zone(moment: dt.datetime) -> str:
+    """Return the name by which a reader finds a moment's time zone, ``""`` for none or a fixed offset."""
+    tz = moment.tzinfo
     if tz is None or type(tz) is dt.timezone:
         return ""
-    if type(tz) is ZoneInfo and tz.key:
-        return tz.key
-    raise TypeError(f"time zone {tz!r} is neither a fixed offset nor a named zone")
+    if type(tz) is not ZoneInfo or not tz.key:
+        raise TypeError(f"time zone {tz!r} is neither a fixed offset nor a named zone")
+    try:
+        known = ZoneInfo(tz.key)
+    except (LookupError, ValueError, OSError) as error:
+        raise TypeError(f"time zone {tz.key!r} is not in the time zone database") from error
+    if known is not tz and _about(moment) != _about(moment.replace(tzinfo=known)):
+        raise TypeError(f"time zone {tz.key!r} is not the one of that name in the time zone database")
+    return tz.key
 
 
-def _tag(value: Any) -> ormsgpack.Ext:  # noqa: PLR0911 - one line a type
+def _about(moment: dt.datetime) -> tuple[object, ...]:
+    return moment.utcoffset(), moment.dst(), moment.tzname()
+
+
+def _find_zone(key: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(key)
+    except (ZoneInfoNotFoundError, OSError) as error:
+        raise HostLimitError(
+            f"a stored date is in the time zone {key!r}, which this machine's time zone database has not; "
+            "install or update tzdata"
+        ) from error
+
+
+def _tag(value: Any, pack: Callable[[object], bytes] = _pack) -> ormsgpack.Ext:  # noqa: PLR0911 - one line a type
     kind = type(value)
     if kind is tuple:
-        return ormsgpack.Ext(TUPLE, _pack(list(value)))
+        return ormsgpack.Ext(TUPLE, pack(list(value)))
     if kind is set or kind is frozenset:
-        body = b"".join(sorted(_pack(item) for item in value))
+        body = b"".join(sorted(pack(item) for item in value))
         return ormsgpack.Ext(SET if kind is set else FROZENSET, array_header(len(value)) + body)
     if kind is dt.datetime:
-        return ormsgpack.Ext(
-            DATETIME,
-            _pack(
-                [
-                    value.replace(tzinfo=None).isoformat() if _zone(value.tzinfo) else value.isoformat(),
-                    _zone(value.tzinfo),
-                    value.fold,
-                ]
-            ),
-        )
+        zone = _zone(value)
+        text = (value.replace(tzinfo=None) if zone else value).isoformat()
+        return ormsgpack.Ext(DATETIME, pack([text, zone, value.fold]))
     if kind is dt.date:
         return ormsgpack.Ext(DATE, value.isoformat().encode())
     if kind is dt.time:
         if value.tzinfo is not None:
             raise TypeError("a time of day with a time zone")
-        return ormsgpack.Ext(TIME, _pack([value.isoformat(), value.fold]))
+        return ormsgpack.Ext(TIME, pack([value.isoformat(), value.fold]))
     if kind is dt.timedelta:
-        return ormsgpack.Ext(DURATION, _pack([value.days, value.seconds, value.microseconds]))
+        return ormsgpack.Ext(DURATION, pack([value.days, value.seconds, value.microseconds]))
     if kind is uuid.UUID:
         return ormsgpack.Ext(UUID, value.bytes)
     if kind is Decimal:
@@ -139,22 +223,22 @@ def _tag(value: Any) -> ormsgpack.Ext:  # noqa: PLR0911 - one line a type
 def _untag(code: int, data: memoryview) -> object:  # noqa: PLR0911 - one line a type
     body = bytes(data)
     if code == TUPLE:
-        return tuple(_inner(body))
+        return tuple(_decode(body, ext_hook=_untag))
     if code == SET:
-        return set(_inner(body))
+        return set(_decode(body, ext_hook=_untag))
     if code == FROZENSET:
-        return frozenset(_inner(body))
+        return frozenset(_decode(body, ext_hook=_untag))
     if code == DATETIME:
-        text, zone, fold = _inner(body)
+        text, zone, fold = _decode(body)
         moment = dt.datetime.fromisoformat(text).replace(fold=fold)
-        return moment.replace(tzinfo=ZoneInfo(zone)) if zone else moment
+        return moment.replace(tzinfo=_find_zone(zone)) if zone else moment
     if code == DATE:
         return dt.date.fromisoformat(body.decode())
     if code == TIME:
-        text, fold = _inner(body)
+        text, fold = _decode(body)
         return dt.time.fromisoformat(text).replace(fold=fold)
     if code == DURATION:
-        return dt.timedelta(*_inner(body))
+        return dt.timedelta(*_decode(body))
     if code == UUID:
         return uuid.UUID(bytes=body)
     if code == DECIMAL:
@@ -166,25 +250,27 @@ def _untag(code: int, data: memoryview) -> object:  # noqa: PLR0911 - one line a
     raise ValueError(f"unknown type tag {code}: written by a newer release, or damaged")
 
 
-def _inner(body: bytes) -> Any:
-    return msgspec.msgpack.decode(body, ext_hook=_untag)
-
-
 _PLAIN = (type(None), bool, int, float, str, bytes, bytearray, memoryview)
 _TAGGED = (dt.datetime, dt.date, dt.time, dt.timedelta, uuid.UUID, Decimal)
+_NESTING = (dict, list, tuple, set, frozenset)
+_LOOKED_INTO = frozenset((*_NESTING, ormsgpack.Ext, getattr(ormsgpack, "Fragment", ormsgpack.Ext)))
+"""What can hold values, and what the encoder writes as it stands: nobody but ``_tag`` may make those."""
+_NO_ROOM = "the call stack has no room to follow this value: call from a shallower one, or raise the recursion limit"
 
 
-def _inspect(value: Any, at: tuple[str, ...], depth: int) -> Any:
+def _inspect(value: Any, at: tuple[str, ...]) -> Any:
     """Name the place that cannot be stored, or return the value with broken texts wrapped."""
     kind = type(value)
-    if kind in (dict, list, tuple, set, frozenset) and depth >= MAX_DEPTH:
-        raise InvalidStateError(f"nested more than {MAX_DEPTH} deep, or a cycle", pointer.spell(at[:8]) + "/…")
+    if kind in _NESTING and len(at) >= MAX_DEPTH:
+        raise InvalidStateError(f"nested more than {MAX_DEPTH} deep, or a cycle", pointer.spell(at))
     if kind is dict:
-        return {check_key(key, at): _inspect(child, (*at, key), depth + 1) for key, child in value.items()}
-    if kind in (list, tuple, set, frozenset):
-        return kind(_inspect(child, (*at, str(n)), depth + 1) for n, child in enumerate(value))
+        return {check_key(key, at): _inspect(child, (*at, key)) for key, child in value.items()}
+    if kind in _NESTING:
+        return kind(_inspect(child, (*at, str(n))) for n, child in enumerate(value))
     if kind is str:
         return value if _encodable(value) else _Broken(value)
+    if kind is memoryview and not value.c_contiguous:
+        raise InvalidStateError("a memoryview with gaps", pointer.spell(at), "copy it: bytes(view)")
     if kind in _PLAIN:
         return value
     if kind in _TAGGED:
@@ -215,6 +301,9 @@ def _encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+_decode = msgspec.msgpack.decode
 
 
 # --- the shape of encoded bytes: enough to split them without making objects -----------------------------------

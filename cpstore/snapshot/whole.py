@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import InvalidStateError
 from cpstore.snapshot import pointer, values
-from cpstore.snapshot.tree import List, Map, Node
+from cpstore.snapshot.tree import Leaf, List, Map, Node
 from cpstore.snapshot.values import array_count, array_header, split_array
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ class Whole:
         elif isinstance(node, Map) and type(value) is dict and not node.folded and _holds_lists(node):
             self._map(path, node, value)
         else:
-            self._piece(path, node, values.encode(value, pointer.spell(path)))
+            self._piece(path, node, value)
 
     def _map(self, path: Path, node: Map, value: dict[str, Any]) -> None:
-        if len(path) > values.MAX_DEPTH:
-            raise InvalidStateError("nested too deeply, or a cycle", pointer.spell(path[:8]) + "/…")
+        if len(path) >= values.MAX_DEPTH:
+            raise InvalidStateError("nested too deeply, or a cycle", pointer.spell(path))
         for key in value:
             values.check_key(key, path)
         for key in [key for key in node.children if key not in value]:
@@ -91,16 +91,20 @@ class Whole:
             else:
                 self._any((*path, key), here, child)
 
-    def _piece(self, path: Path, node: Node, enc: bytes) -> None:
+    def _piece(self, path: Path, node: Node, value: Any) -> None:
         """Compare a value that is encoded as a whole."""
+        enc = values.bytes_of(value, pointer.spell(path))
         self.size += len(enc)
         if not isinstance(node, Map):
+            if not isinstance(node, Leaf) or node.enc != enc:
+                values.check(value, pointer.spell(path))
             self._kept.drop(path)
             self._draft.put(path, enc)  # which compares
             return
         old = self._kept.get(path)
         old = self._encoded(node) if old is None else bytes(old)
         if old != enc:
+            values.check(value, pointer.spell(path))
             self._kept.drop(path)
             self._draft.differ(list(path), (old, 0, len(old)), (enc, 0, len(enc)))
         self._kept.put(path, enc)
@@ -110,6 +114,7 @@ class Whole:
         body = kept if isinstance(kept, bytearray) else bytearray(_body(self._encoded(node)))
         if len(value) >= node.count and self._begins(path, value, node.count, body):
             if len(value) > node.count:
+                values.check(value[node.count :], pointer.spell(path))
                 fresh = self._encode(path, value, node.count, len(value))
                 items = split_array(fresh)
                 self._kept.drop(path)
@@ -135,7 +140,7 @@ class Whole:
 
     def _encode(self, path: Path, value: list[Any], start: int, stop: int) -> bytes:
         try:
-            return values.encode(value[start:stop])
+            return values.bytes_of(value[start:stop])
         except InvalidStateError:
             values.encode(value, pointer.spell(path))  # raises again, naming the place in the whole list
             raise

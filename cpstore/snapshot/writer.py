@@ -185,8 +185,9 @@ class SnapshotWriter:
         draft = self._begin()
         return self._finish(ATTACHED, draft, array(*[self._share(enc) or enc for enc in encs]))
 
-    def back(self, tree: Tree, seq: int) -> Addition:
+    def back(self, seq: int) -> Addition:
         """Make the tree that followed the earlier entry ``seq`` the state again."""
+        tree, _, _ = self._read().hashed(seq, self._fetch)
         tree.lids = max(tree.lids, self.tree.lids)
         _detach(tree.root, 0)
         self._applier.tree = tree

@@ -14,11 +14,11 @@ from cpstore.errors import StorageError
 from cpstore.journal import Reading, Signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from cpstore.backends.port import Position, Writer
     from cpstore.journal import Journal
-    from cpstore.model.entry import Entry, Kind
+    from cpstore.model.entry import Entry, Kind, StreamId
     from cpstore.snapshot.writer import Addition, SnapshotWriter
     from cpstore.streams.opened import OpenStream
 
@@ -103,18 +103,21 @@ class _Act:
         self.decide = decide
         self.plan = Plan()
         self.made: list[tuple[Step, Signed, Addition]] = []
+        self.pending: dict[StreamId, Entry] = {}
         self.begun = False
 
     def prepare(self, reading: Reading, *, alone: bool = False) -> None:
         """Ask the rules, then make and sign the entries; if ``alone``, only those of an act on one stream."""
-        self.made = []
+        self.made, self.pending = [], {}
         self.plan = self.decide(reading)
         if alone and any(step.opened is not self.opened for step in self.plan.steps):
             return
         for step in self.plan.steps:
             self.begun = True
             addition = step.add(step.opened.writing(reading))
-            self.made.append((step, self._sign(step, addition), addition))
+            made = self._sign(step, addition)
+            self.pending[step.opened.stream] = made.entry
+            self.made.append((step, made, addition))
 
     def land(self, *, durable: bool) -> tuple[Signed, ...]:
         """Write what was made, after it was made again if it no longer fits."""
@@ -149,7 +152,7 @@ class _Act:
     def _append(self, tx: Writer, step: Step, made: Signed, addition: Addition, log: Any) -> tuple[int, Entry]:
         number = step.opened.number
         if number is None:
-            number = tx.add_stream(step.opened.stream)
+            number = step.opened.number = tx.add_stream(step.opened.stream)
         entry = self.journal.append(tx, number, made, addition, log)
         if step.key is not None:
             tx.add_key(number, step.key, entry.seq)
@@ -158,7 +161,7 @@ class _Act:
         return number, entry
 
     def _sign(self, step: Step, addition: Addition) -> Signed:
-        last = step.opened.last
+        last = self.pending.get(step.opened.stream, step.opened.last)
         term, epoch = (0, 0) if last is None else (last.term, last.epoch)
         detail = dict(step.detail or {})
         if step.term:

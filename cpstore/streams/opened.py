@@ -22,10 +22,11 @@ CACHE_BYTES = 64 << 20
 class OpenStream:
     """What a process keeps of a stream between two acts. Dropped after anything that failed.
 
-    ``glossary`` is that of a lineage as of its newest entry, None where it has to be read.
+    ``glossary`` is that of a lineage as of its newest entry, ``root`` number and name of its family's first lineage;
+    None where they have to be read.
     """
 
-    __slots__ = ("__weakref__", "glossary", "last", "lock", "number", "reading", "stream", "writer")
+    __slots__ = ("__weakref__", "glossary", "last", "lock", "number", "reading", "root", "stream", "writer")
 
     def __init__(self, stream: StreamId) -> None:
         self.stream = stream
@@ -39,6 +40,7 @@ class OpenStream:
         self.last: Entry | None = None
         self.glossary: Glossary | None = None
         self.writer: SnapshotWriter | None = None
+        self.root: tuple[int, str] | None = None
 
     def refresh(self, reading: Reading) -> None:
         """Learn the newest entry from the store; what is kept stays if that is still the same."""
@@ -60,6 +62,16 @@ class OpenStream:
             else:
                 self.writer = SnapshotWriter.reopen(self.last.seq, self._states, self._blob)
         return self.writer
+
+    def family(self, reading: Reading) -> tuple[int, str]:
+        """Return number and name of the first lineage of the family."""
+        if self.number is None:
+            raise RuntimeError("a lineage that does not exist has no family")
+        if self.root is None:
+            kin = reading.tx.kin(self.number)
+            root = self.number if kin is None else kin.root
+            self.root = root, reading.tx.name(root).name
+        return self.root
 
     def _states(self) -> States:
         if self.reading is None:

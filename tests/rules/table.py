@@ -424,6 +424,36 @@ def an_unfit_symbol_is_refused_with_the_reason(rules: Any, symbol: str, said: st
             rules.glossary.advance(HELD, step=3, where="a@4", **command)
 
 
+SEEN_BY_NOBODY = ("\u200b", "\u3164", "\u115f\u1160\uffa0", "\u2800", "\ufe0f", "\u00ad\u2060", "\x00\u2028\u2029 \u200b")
+
+
+@law(MALFORMED, *((text,) for text in SEEN_BY_NOBODY))
+def a_text_of_which_nothing_can_be_seen_is_refused_however_it_comes(rules: Any, text: str) -> None:
+    unseen = "no character that can be seen"
+    for field in ("definition", "constraint"):
+        wrong, other = attrs.evolve(NEW, **{field: text}), attrs.evolve(TIMEOUT, **{field: text})
+        ways: list[dict[str, Any]] = [{"define": (wrong,)}, {"declared": Glossary((TIMEOUT, RANGE, wrong))}]
+        for command in [*ways, {"supersede": (Supersession(other, ORDER),)}]:
+            with refused(InvalidStateError, f"the {field} of ", unseen):
+                rules.glossary.advance(HELD, step=3, where="a@4", **command)
+    for field in ("reference", "text"):
+        order = attrs.evolve(ORDER, **{field: text})
+        for command in ({"supersede": (Supersession(SECONDS, order),)}, {"retire": (Retirement("timeout", order),)}):
+            with refused(InvalidStateError, f"the {field} of the order on 'timeout'", unseen):
+                rules.glossary.advance(HELD, step=3, where="a@4", **command)
+
+
+@law(MALFORMED)
+def a_text_of_which_something_can_be_seen_passes_and_so_does_what_is_in_force(rules: Any) -> None:
+    family = Binding("family", "\U0001f468\u200d\U0001f469 \u2764\ufe0f", established_at_step=3)
+    accepts(rules, (TIMEOUT, RANGE, LOCAL, family), define=(family,))
+    old = Glossary((Binding("old", "\u200b", established_at_step=1),))
+    nothing(rules, held=old, define=old.bindings)
+    nothing(rules, held=old, declared=old)
+    with refused(InvalidStateError, "the constraint of 'old'"):
+        rules.glossary.advance(old, step=3, where="a@4", define=(Binding("old", "\u200b", "\u200b"),))
+
+
 @law(MALFORMED)
 def all_that_is_malformed_is_said_at_once(rules: Any) -> None:
     said = (

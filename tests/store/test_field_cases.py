@@ -356,7 +356,7 @@ def test_f116_an_entry_whose_parent_was_never_written_is_named(path):
     db.execute("DELETE FROM entry WHERE id & 255 = 2 AND id >> 32 = (SELECT no FROM stream WHERE name = 'task')")
     db.commit()
     db.close()
-    with cpstore.open(path) as store:
+    with cpstore.open(path, read_only=True) as store:
         report = store.verify()
         assert not report.good
         assert [(found.lineage, found.revisions) for found in report.findings if found.id == "gap"] == [("task", (2,))]
@@ -374,7 +374,7 @@ def test_f116_a_fork_whose_parent_lineage_is_gone_is_named(path):
     db.execute("DELETE FROM stream WHERE name = 'task'")
     db.commit()
     db.close()
-    with cpstore.open(path) as store:
+    with cpstore.open(path, read_only=True) as store:
         assert "child" in {found.lineage for found in store.verify().findings}
 
 

@@ -23,14 +23,17 @@ def sample(path, small):
 
 
 def rewrite(path, *statements):
-    """Change rows as the attacker does: triggers first. Each statement must change something."""
+    """Change rows as the attacker does: triggers away, and back. Each statement must change something."""
     with sqlite3.connect(path) as db:
         db.execute("PRAGMA foreign_keys = OFF")
-        for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
             db.execute(f"DROP TRIGGER {name}")
         for sql, *values in statements:
             changed = db.execute(sql, values).rowcount
             assert changed != 0, sql
+        for _, sql in triggers:
+            db.execute(sql)
     db.close()
 
 

@@ -1,0 +1,106 @@
+"""What lies between an older state of a lineage and now: effects, forks, restores and compactions in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cpstore.errors import CorruptError
+from cpstore.model.entry import Kind
+from cpstore.rules.restore import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cpstore.journal import Reading
+    from cpstore.model.entry import Entry
+    from cpstore.streams.opened import OpenStream
+
+ALL = (1 << 32) - 1
+"""A seq that no stream has reached."""
+
+
+def watermark(entry: Entry) -> object:
+    """Return how much of the effect history a revision has seen: its own seq; of a restored one, its target's."""
+    if entry.kind is not Kind.RESTORE:
+        return entry.seq
+    restore: Any = (entry.detail or {}).get("restore")
+    return restore.get("watermark") if isinstance(restore, dict) else None
+
+
+def epochs(reading: Reading, number: int, entry: Entry) -> Iterator[Entry]:
+    """Yield the restores and compactions of a lineage up to an entry, newest first, each verified."""
+    seq = entry.epoch
+    while seq:
+        found = entry if entry.seq == seq else reading.entry(number, seq)
+        yield found
+        before = (found.detail or {}).get("previousEpoch", 0)
+        if found.kind not in (Kind.RESTORE, Kind.COMPACTION) or type(before) is not int or before >= seq:
+            raise CorruptError(f"{entry.stream}: entry {seq} is said to restore or compact, but does not; run verify")
+        seq = before
+
+
+def intervals(reading: Reading, opened: OpenStream) -> list[tuple[int, int, int]]:
+    """Return (stream, after seq, up to seq) of all that a lineage has stepped back over, by restores and by forking."""
+    if opened.last is None or opened.number is None:
+        return []
+    found: list[tuple[int, int, int]] = []
+    number, entry = opened.number, opened.last
+    while True:
+        for epoch in epochs(reading, number, entry):
+            if epoch.kind is Kind.RESTORE:
+                seen = watermark(epoch)
+                since = seen if type(seen) is int else 0
+                found += _crossed(reading, number, since, epoch)
+        above = reading.tx.kin(number)
+        if above is None:
+            return found
+        first = reading.entry(number, 1)
+        number, entry = above.parent, _cited(reading, above.parent, first)
+        seen = watermark(entry)
+        before = (first.detail or {}).get("crossed")
+        if type(before) is int and type(seen) is int:
+            found.append((number, seen, before))
+            found += [(child, 0, ALL) for child in reading.tx.descendants(number, entry.leaf, first.leaf - 1)]
+
+
+def _crossed(reading: Reading, number: int, since: int, restore: Entry) -> list[tuple[int, int, int]]:
+    target = reading.tx.entry(number, since)
+    leaf = -1 if target is None else target.leaf
+    children = reading.tx.descendants(number, leaf, restore.leaf)
+    return [(number, since, restore.seq - 1), *((child, 0, ALL) for child in children)]
+
+
+def _cited(reading: Reading, parent: int, fork: Entry) -> Entry:
+    cited: Any = (fork.detail or {}).get("parent")
+    entry = reading.tx.revision(parent, cited["revision"]) if isinstance(cited, dict) else None
+    if entry is None:
+        raise CorruptError(f"{fork.stream}: the revision it was forked from is missing; run verify")
+    return reading.checked(parent, entry)
+
+
+def streams(reading: Reading, number: int, entry: Entry, last: Entry) -> list[tuple[int, int, int]]:
+    """Return (stream, after seq, up to seq) of what going back from ``last`` to ``entry`` steps over.
+
+    Raises nothing for a watermark that cannot be read: the caller asks ``readable`` first.
+    """
+    seen = watermark(entry)
+    since = seen if type(seen) is int and readable(seen, last.seq) else 0
+    target = entry if since == entry.seq else reading.tx.entry(number, since)
+    leaf = -1 if target is None else target.leaf
+    children = reading.tx.descendants(number, leaf, ALL)
+    return [(number, since, ALL), *((child, 0, ALL) for child in children)]
+
+
+def lossy(reading: Reading, number: int, entry: Entry) -> bool:
+    """Whether a compaction at or before an entry covers content of the lineage that is not held any more."""
+    compacted = [epoch for epoch in epochs(reading, number, entry) if epoch.kind is Kind.COMPACTION]
+    if not compacted:
+        return False
+    newest = max(epoch.seq for epoch in compacted)
+    end = 1
+    for head in reading.tx.segments(number, 0):
+        if head.first != end:
+            return True
+        end = head.end
+    tail = reading.tx.tail(number)
+    return bool(end < newest and (not tail or tail[0][0] != end))
