@@ -1,10 +1,13 @@
 """A transactional checkpoint store for agents, on SQLite."""
 
 from cpstore import errors
+from cpstore.ledger.desk import Read
 from cpstore.model.binding import Authority, Binding, Directive, Retirement, Scope, Supersession
 from cpstore.model.checkpoint import Checkpoint
+from cpstore.model.compaction import Covered, EffectClaim, KeyClaim, TermClaim
 from cpstore.model.effect import Effect, EffectId, EffectPolicy, EffectState
 from cpstore.model.glossary import Glossary
+from cpstore.model.ledger import ABSENT, Event, Status
 from cpstore.model.restore import Acknowledgement, RestorePlan, Verdict
 from cpstore.signing.keyring import Keyring
 from cpstore.signing.keys import Signer
@@ -14,23 +17,31 @@ from cpstore.store import open_store as open  # noqa: A004
 __version__ = "0.1.0"
 
 __all__ = [
+    "ABSENT",
     "Acknowledgement",
     "Authority",
     "Binding",
     "Checkpoint",
+    "Covered",
     "Directive",
     "Effect",
+    "EffectClaim",
     "EffectId",
     "EffectPolicy",
     "EffectState",
+    "Event",
     "Glossary",
+    "KeyClaim",
     "Keyring",
+    "Read",
     "RestorePlan",
     "Retirement",
     "Scope",
     "Signer",
+    "Status",
     "Store",
     "Supersession",
+    "TermClaim",
     "Verdict",
     "errors",
     "open",

@@ -300,8 +300,9 @@ class CorruptError(CheckpointStoreError):
 
 
 class HostLimitError(CheckpointStoreError):
-    """The stored bytes are sound and nothing was written, but this process lacks what it takes to follow a value: room on
-    its call stack, or a time zone in its database.
+    """The stored bytes are sound and nothing was written, but this process lacks what it takes to follow a value.
+
+    Room on its call stack, or a time zone in its database.
     """
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from cpstore.digest import Frontier, digest, leaf_hash
-from cpstore.errors import CorruptError, NotFoundError, SignatureError
+from cpstore.errors import CorruptError, HostLimitError, NotFoundError, SignatureError
 from cpstore.model.entry import Entry, Kind, StreamId, StreamKind, link_of
 from cpstore.signing.envelope import leaf_data, pae
 from cpstore.signing.note import sign_head
 from cpstore.snapshot.packs import packs
 from cpstore.snapshot.source import Source
 from cpstore.snapshot.state import States
+from cpstore.snapshot.values import NO_ROOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -203,6 +204,7 @@ class Reading:
         self._manager: Any = None
         self._tx = tx
         self._anew = anew
+        self.lent = tx is not None
         self._heads: dict[StreamId, tuple[int, Entry]] = {}
         self._sources: dict[StreamId, Source] = {}
 
@@ -220,6 +222,8 @@ class Reading:
         manager, self._manager = self._manager, None
         if manager is not None:
             manager.__exit__(kind, error, trace)
+        if isinstance(error, RecursionError):  # nested values are followed in many places; all of them end here
+            raise HostLimitError(NO_ROOM) from error
 
     def close(self) -> None:
         """End the transaction now: a thread has one at a time, and a write is to follow."""

@@ -22,6 +22,7 @@ from cpstore.errors import (
     UntrustedKeyError,
 )
 from cpstore.journal import Journal, Reading
+from cpstore.ledger import SharedLedger
 from cpstore.lineage import MAX_STATE_BYTES, Lineage
 from cpstore.model.binding import is_step
 from cpstore.model.entry import FORMAT, StreamId, StreamKind
@@ -77,9 +78,9 @@ def open_store(
     """
     actor = check_name(actor, "actor")
     _check_options(signer, trust, durability, checkpoint, timeout, clock)
-    for name, size in (("max_state_bytes", max_state_bytes), ("cache_bytes", cache_bytes)):
-        if not is_step(size) or not size:
-            raise InvalidStateError(f"{name} is a number of bytes from 1 on, not {size!r:.100}")
+    for name, size, least in (("max_state_bytes", max_state_bytes, 1), ("cache_bytes", cache_bytes, 0)):
+        if not is_step(size) or size < least:
+            raise InvalidStateError(f"{name} is a number of bytes from {least} on, not {size!r:.100}")
     path = path_of(target)
     if signer is None and not (read_only and trust is not None):
         # A key made now is in nobody's trust: where that is given, the key has to be there.
@@ -239,6 +240,17 @@ class Store:
     def lineage(self, id: str, *, namespace: str = "default") -> Lineage:  # noqa: A002
         """Return a handle on a lineage, which need not exist yet. Raises InvalidStateError for an unusable name."""
         return Lineage(self._journal, self._opened, id, namespace, self._max, self._redact)
+
+    def ledger(self, id: str, *, namespace: str = "default") -> SharedLedger:  # noqa: A002
+        """Return a shared ledger, which its first peer makes. Raises InvalidStateError for an unusable name."""
+        return SharedLedger(self._journal, self._opened, id, namespace)
+
+    def ledgers(self, *, namespace: str | None = None) -> Iterator[SharedLedger]:
+        """Yield the ledgers of a namespace (default: of all), by name."""
+        with Reading(self._journal, namespace or "default") as reading:
+            names = [stream for _, stream in reading.tx.streams(StreamKind.LEDGER, namespace)]
+        for stream in names:
+            yield self.ledger(stream.name, namespace=stream.namespace)
 
     def lineages(self, *, namespace: str | None = None) -> Iterator[LineageRecord]:
         """Yield the lineages of a namespace (default: of all), by name, their heads verified.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import CheckpointStoreError, SignatureError
-from cpstore.model.entry import EPOCHS, link_of
+from cpstore.model.entry import EPOCHS, Kind, StreamKind, link_of
 from cpstore.model.glossary import Change, Glossary
 from cpstore.rules.glossary import apply, in_force, inherit
+from cpstore.streams.board import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +121,11 @@ class Entries:
                 stream,
                 (expected,),
             )
-        self._terms(entry, before)
+        if self.stream.kind is StreamKind.LEDGER:
+            self._told(entry, before)
+        else:
+            self._terms(entry, before)
+            self._carried(entry, before)
         self._epochs(entry, before)
         match entry.detail:
             case {"key": {"name": str(key)}}:
@@ -138,6 +143,29 @@ class Entries:
                 "epoch",
                 f"{self.stream}: entry {entry.seq} says that entry {entry.epoch} was the newest restore or compaction",
                 "writers that should have looked again may have gone on",
+                self.stream,
+                (entry.revision,),
+            )
+
+    def _told(self, entry: Entry, before: Entry | None) -> None:
+        """A ledger's newest broadcast is found as a lineage's newest change of the glossary is."""
+        term = 0 if before is None else before.term
+        tells = entry.kind is Kind.BROADCAST
+        linked = (entry.detail or {}).get("previousTerm", 0) == term if tells else True
+        if entry.term != (entry.seq if tells else term) or not linked:
+            self._findings.add(
+                "broadcasts",
+                f"{self.stream}: entry {entry.seq} says that entry {entry.term} is the newest broadcast",
+                "peers may not hear of a compaction",
+                self.stream,
+            )
+
+    def _carried(self, entry: Entry, before: Entry | None) -> None:
+        if not joined(before).keys() <= joined(entry).keys():
+            self._findings.add(
+                "membership",
+                f"{self.stream}@{entry.revision}: entry {entry.seq} forgets a ledger of its lineage",
+                "a later compaction is not told to that ledger",
                 self.stream,
                 (entry.revision,),
             )

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore.audit.effects import Families, values_of
 from cpstore.audit.entries import Entries
+from cpstore.audit.ledgers import LedgerEntries, check_memberships
 from cpstore.audit.report import Findings, Report, ranges
 from cpstore.digest import Frontier, digest, leaf_hash
-from cpstore.errors import CheckpointStoreError, CorruptError, SignatureError
+from cpstore.errors import CheckpointStoreError, CorruptError, HostLimitError, SignatureError
 from cpstore.journal import Reading
 from cpstore.model.entry import Entry, Kind, StreamId, StreamKind, link_of
 from cpstore.model.fork import Citation
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cpstore.journal import Journal
+    from cpstore.model.ledger import Member
     from cpstore.snapshot.records import SegmentHead
     from cpstore.snapshot.shared import Ref
     from cpstore.snapshot.source import Source
@@ -34,6 +36,7 @@ class Audit:
         self._findings = Findings()
         self._families = Families(journal, self._findings)
         self._leaves: dict[int, bytes] = {}
+        self._ledgers: dict[StreamId, dict[str, Member]] = {}
         self._refs: dict[str, dict[Ref, tuple[StreamId, int]]] = {}
         self._citations: list[tuple[Entry, Any]] = []
         self._entries = 0
@@ -58,6 +61,8 @@ class Audit:
             for number, stream in streams:
                 self._guard(stream, lambda number=number, stream=stream: self._stream(tx, number, stream))  # type: ignore[misc]
             self._guard(None, lambda: self._families.check(tx))
+            for ledger, members in self._ledgers.items():
+                self._guard(ledger, lambda: check_memberships(tx, ledger, members, self._findings))  # noqa: B023 - at once
             self._guard(None, lambda: self._log(tx, packed))
             for namespace in namespaces:
                 self._guard(None, lambda namespace=namespace: self._blobs(tx, namespace))  # type: ignore[misc]
@@ -81,6 +86,8 @@ class Audit:
         """Turn what stops the look at one part into a finding, and go on with the next."""
         try:
             look()
+        except HostLimitError:
+            raise  # this process falls short, the store does not
         except CheckpointStoreError as error:
             if error is self._raised:
                 raise
@@ -178,9 +185,12 @@ class Audit:
                 known.setdefault(ref, (entries.stream, entries.revision_of(seq)))
 
     def _follow(self, replay: Replay, source: Source, entries: Entries) -> None:
+        ledger = LedgerEntries(entries.stream, replay.states) if entries.stream.kind is StreamKind.LEDGER else None
         for entry in entries.walk():
             try:
                 root = replay.step(entry.seq)
+                if ledger is not None:
+                    ledger.see(entry, replay.tree)
             except CorruptError as error:
                 later = sorted({entries.revision_of(seq) for seq in range(entry.seq, source.end)})
                 self._findings.add("damaged-state", str(error), "restore from a backup", entries.stream, later)
@@ -195,6 +205,9 @@ class Audit:
                 )
                 return
         self._bytes += replay.bytes
+        if ledger is not None:
+            self._guard(entries.stream, lambda: ledger.finish(replay.tree))
+            self._ledgers[entries.stream] = ledger.members
 
     # --- the log ---------------------------------------------------------------------------------------------
 

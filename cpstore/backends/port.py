@@ -209,6 +209,10 @@ class Reader(Protocol):
         """Yield every effect with (stream, first seq, last seq) of its entries."""
         ...
 
+    def cursor(self, ledger: int, member: str) -> int:
+        """Return how far a member has acknowledged what a ledger tells; 0 if that is not known."""
+        ...
+
     def log(self) -> tuple[int, bytes]:
         """Return the log's number of leaves and its packed Merkle frontier."""
         ...
@@ -257,6 +261,10 @@ class Writer(Reader, Protocol):
         """File an entry under its idempotency key."""
         ...
 
+    def set_cursor(self, ledger: int, member: str, position: int) -> None:
+        """Note how far a member has acknowledged what a ledger tells."""
+        ...
+
     def add_kin(self, stream: int, kin: Kin) -> None:
         """File a fork."""
         ...
@@ -290,6 +298,10 @@ class Backend(Protocol):
     @property
     def engine(self) -> str:
         """The database engine's version, and whether it is sound."""
+        ...
+
+    def changes(self) -> int:
+        """Return a number that changes when somebody else commits; cheap enough to be asked all the time."""
         ...
 
     def stats(self) -> dict[str, int]:

@@ -221,6 +221,12 @@ class SqliteBackend:
         with self._quiet(LockFile(self.path)):
             self._let_go()
 
+    def changes(self) -> int:
+        """Return a number that changes when another connection commits (SQLite's data_version)."""
+        link = self._link()
+        with link.used():
+            return int(link.rows("PRAGMA data_version")[0][0])
+
     def stats(self) -> dict[str, int]:
         """Return bytes and counts by what they are for."""
         link = self._link()

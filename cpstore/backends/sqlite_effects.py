@@ -47,6 +47,10 @@ class EffectReader:
         )
         return sorted(row[0] for row in self._rows(sql, "i", stream, since, upto))
 
+    def cursor(self, ledger: int, member: str) -> int:
+        rows = self._rows("SELECT position FROM cursor WHERE ledger = ? AND member = ?", "i", ledger, member)
+        return rows[0][0] if rows else 0
+
     def effect(self, identity: bytes) -> EffectRow | None:
         rows = self._rows(_EFFECT + "WHERE e.identity = ?", _SHAPE, identity)
         return _effect(rows[0]) if rows else None
@@ -104,6 +108,13 @@ class EffectReader:
 
 class EffectWriter(EffectReader):
     """Write methods on families and effects."""
+
+    def set_cursor(self, ledger: int, member: str, position: int) -> None:
+        sql = (
+            "INSERT INTO cursor (ledger, member, position) VALUES (?, ?, ?) "
+            "ON CONFLICT (ledger, member) DO UPDATE SET position = excluded.position"
+        )
+        self._link.run(sql, (ledger, member, position))
 
     def add_kin(self, stream: int, kin: Kin) -> None:
         sql = "INSERT INTO kin (stream, parent, root, leaf) VALUES (?, ?, ?, ?)"

@@ -39,6 +39,36 @@ def epochs(reading: Reading, number: int, entry: Entry) -> Iterator[Entry]:
         seq = before
 
 
+def family(reading: Reading, opened: OpenStream) -> tuple[int, str]:
+    """Return number and name of the first lineage of a family, as the signed entries of its forks have it.
+
+    Raises CorruptError where the index of forks says otherwise: an effect would be taken for one never begun.
+    """
+    if opened.root is None and opened.number is not None:
+        check_kin(reading, opened.number)
+    return opened.family(reading)
+
+
+def check_kin(reading: Reading, number: int) -> None:
+    """Compare where a lineage and those above it come from with their first entries. Raises CorruptError."""
+    below, filed = number, reading.tx.kin(number)
+    while True:
+        first, kin = reading.entry(below, 1), reading.tx.kin(below)
+        cited: Any = (first.detail or {}).get("parent") if first.kind is Kind.FORK else None
+        good = (kin is None) == (cited is None)
+        if kin is None:
+            good = good and (filed is None or filed.root == below)
+        elif good:
+            above = reading.tx.name(kin.parent)
+            named = (first.stream.namespace, first.stream.kind, cited.get("lineage"))
+            good = named == (above.namespace, above.kind, above.name) and kin.leaf == first.leaf and kin.parent != below
+        if not good or (filed and kin and kin.root != filed.root):
+            raise CorruptError(f"{first.stream}: the index of forks is not that of the entries; run verify")
+        if kin is None:
+            return
+        below = kin.parent
+
+
 def intervals(reading: Reading, opened: OpenStream) -> list[tuple[int, int, int]]:
     """Return (stream, after seq, up to seq) of all that a lineage has stepped back over, by restores and by forking."""
     if opened.last is None or opened.number is None:

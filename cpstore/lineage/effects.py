@@ -107,7 +107,7 @@ class Effects:
         self.reconcile(effect, happened=happened, who="probe", why="asked whether it happened", result=given)
 
     def _floor(self, reading: Reading, claim: Claim) -> EffectPolicy | None:
-        rank = reading.tx.first_policy(self._line.opened.family(reading)[0], claim.id.name)
+        rank = reading.tx.first_policy(crossing.family(reading, self._line.opened)[0], claim.id.name)
         return None if rank is None else tuple(EffectPolicy)[rank]
 
     def _crossed(self, reading: Reading, claim: Claim) -> list[Effect]:
@@ -150,7 +150,7 @@ class Effects:
         self, effect: EffectId | Effect, *, happened: bool, who: str, why: str, result: tuple[Any, ...]
     ) -> Known:
         """Record a verdict on an effect in doubt; ``result`` is empty or has one value."""
-        subject = effect.id if isinstance(effect, Effect) else effect
+        subject = _subject(effect)
         encoded, named = self._result(subject, result[0]) if result else (b"", None)
 
         def change(found: Known) -> tuple[str, Effect | None]:
@@ -161,10 +161,10 @@ class Effects:
 
         return self._settle(subject, change, [encoded] if result else [])
 
-    def compensate(self, effect: EffectId, *, who: str, why: str) -> Known:
+    def compensate(self, effect: EffectId | Effect, *, who: str, why: str) -> Known:
         """Record that what happened was undone."""
         return self._settle(
-            effect,
+            _subject(effect),
             lambda found: ("compensate", rules.compensated(found.record, who=who, why=why, last=found.place)),
             [],
         )
@@ -187,10 +187,7 @@ class Effects:
 
         def decide(reading: Reading) -> Plan:
             self._exists(reading)
-            row = reading.tx.effect(effect.digest)
-            if row is None:
-                raise NotFoundError(f"effect {effect} was never begun in this family")
-            known[:] = [self.read(reading, row)]
+            known[:] = [self._one(reading, effect)]
             verb, after = change(known[0])
             return Plan() if after is None else self._plan(reading, verb, known[0], after, attached)
 
@@ -228,7 +225,7 @@ class Effects:
             with self._line.looking() as reading:
                 self._line.opened.refresh(reading)
                 self._exists(reading)
-                root = self._line.opened.family(reading)[0]
+                root = crossing.family(reading, self._line.opened)[0]
                 rows = reading.tx.effects(root, name, unsettled=unsettled, after=after, limit=PAGE)
                 page = [self.read(reading, row) for row in rows]
                 after = reading.tx.number_of_effect(rows[-1].identity) if rows else after
@@ -237,13 +234,12 @@ class Effects:
                 return
 
     def one(self, effect: Effect | EffectId) -> Known:
-        """Return an effect as it is known now. Raises NotFoundError."""
-        subject = effect.id if isinstance(effect, Effect) else effect
+        """Return an effect of this family as it is known now. Raises NotFoundError, InvalidStateError."""
+        subject = _subject(effect)
         with self._line.looking() as reading:
-            row = reading.tx.effect(subject.digest)
-            if row is None:
-                raise NotFoundError(f"effect {subject} was never begun")
-            return self.read(reading, row)
+            self._line.opened.refresh(reading)
+            self._exists(reading)
+            return self._one(reading, subject)
 
     def in_doubt(self, effect: Effect) -> bool:
         """Whether nobody knows if an effect happened, and nobody is about to say."""
@@ -306,7 +302,7 @@ class Effects:
 
     def claim(self, reading: Reading, asked: Asked) -> Claim:
         """Return the claim that a caller's words make in this lineage."""
-        _, root = self._line.opened.family(reading)
+        _, root = crossing.family(reading, self._line.opened)
         return rules.identify(
             self._line.namespace,
             asked.name,
@@ -326,6 +322,13 @@ class Effects:
         row = reading.tx.effect(claim.id.digest)
         return (None if row is None else self.read(reading, row)), claim
 
+    def _one(self, reading: Reading, effect: EffectId) -> Known:
+        """Return an effect of this family: its entries are in the family's lineages, and nowhere else."""
+        row = reading.tx.effect(effect.digest)
+        if row is None or row.root != crossing.family(reading, self._line.opened)[0]:
+            raise NotFoundError(f"effect {effect} was never begun in the family of lineage {self._line.id!r}")
+        return self.read(reading, row)
+
     def _exists(self, reading: Reading) -> None:
         if self._line.opened.last is None:
             self._line.opened.refresh(reading)
@@ -343,7 +346,7 @@ class Effects:
     def _plan(self, reading: Reading, verb: str, found: Known | None, after: Effect, attached: list[bytes]) -> Plan:
         opened, last = self._line.opened, self._line.opened.last
         assert last is not None  # noqa: S101
-        root = opened.family(reading)[0]
+        root = crossing.family(reading, opened)[0]
 
         def file(tx: Writer, number: int, entry: Entry) -> None:
             row = EffectRow(
@@ -399,6 +402,17 @@ class Asked:
     key: str | None
     occurrence: int
     scope: str
+
+
+def _subject(effect: object) -> EffectId:
+    """Return which effect a caller means. Raises InvalidStateError."""
+    if isinstance(effect, Effect):
+        return effect.id
+    if isinstance(effect, EffectId):
+        return effect
+    raise InvalidStateError(
+        f"an effect is named by its record or its id, not {effect!r:.100}", advice="take it from effects() or an error"
+    )
 
 
 _UNDER_WAY: weakref.WeakValueDictionary[tuple[str, bytes, int], EffectHandle] = weakref.WeakValueDictionary()

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore.backends.port import Kin
 from cpstore.errors import CorruptError
-from cpstore.lineage import look, restoring
+from cpstore.lineage import restoring
 from cpstore.model.entry import Kind
 from cpstore.model.fork import Citation
 from cpstore.model.restore import Verdict
 from cpstore.rules import forks
 from cpstore.rules import glossary as glossary_rules
 from cpstore.snapshot.writer import SnapshotWriter, detach
+from cpstore.streams import look
 from cpstore.streams.act import Plan, Step, carry_out
 
 if TYPE_CHECKING:

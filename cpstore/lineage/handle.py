@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from cpstore.errors import InvalidStateError
-from cpstore.lineage import look, restoring
+from cpstore.lineage import compacting, restoring
 from cpstore.lineage.commits import Commit
+from cpstore.lineage.compacting import Compact, Summary
 from cpstore.lineage.edit import Edit
 from cpstore.lineage.effect import EffectBlock
 from cpstore.lineage.effects import Effects
@@ -17,6 +18,7 @@ from cpstore.lineage.restoring import Restore
 from cpstore.model.binding import Supersession
 from cpstore.model.effect import Effect
 from cpstore.model.names import check_count, check_name
+from cpstore.streams import look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from cpstore.lineage.effect import EffectHandle
     from cpstore.model.binding import Binding, Directive, Retirement
     from cpstore.model.checkpoint import Checkpoint
+    from cpstore.model.compaction import Claim, Covered
     from cpstore.model.effect import EffectId, EffectPolicy
     from cpstore.model.glossary import Glossary
     from cpstore.model.restore import Acknowledgement, RestorePlan
@@ -65,6 +68,11 @@ class Lineage:
     def namespace(self) -> str:
         """The namespace it belongs to."""
         return self._line.namespace
+
+    @property
+    def seen(self) -> int | None:
+        """The newest revision that this handle has looked at or made, None if it has not looked."""
+        return self._line.seen
 
     # --- looking ---------------------------------------------------------------------------------------------
 
@@ -341,6 +349,60 @@ class Lineage:
     def arguments(self, effect: Effect | EffectId) -> Any:
         """Return the arguments of an effect as they were recorded, redacted or not. Raises NotFoundError."""
         return self._effects.arguments(self._effects.one(effect))
+
+    # --- compaction ------------------------------------------------------------------------------------------
+
+    def compact(
+        self,
+        state: Mapping[str, Any],
+        *,
+        summary: str,
+        claims: Iterable[Claim] = (),
+        covers: Iterable[Covered] | None = None,
+        kept: Mapping[str | tuple[str, str], str] | None = None,
+        tokens_before: int | None = None,
+        tokens_after: int | None = None,
+        step: int | None = None,
+        define: Iterable[Binding] = (),
+        supersede: Iterable[Supersession] = (),
+        retire: Iterable[Retirement] = (),
+        glossary: Glossary | None = None,
+        expected_revision: int | None = None,
+        key: str | None = None,
+    ) -> Checkpoint:
+        """Commit the compacted ``state``, record what it covers, and tell every ledger that this lineage belongs to.
+
+        ``summary`` is the JSON Pointer of the summary in ``state``: a text or a message, smaller than what it covers.
+        What is covered is computed; ``covers`` states it, and is compared. ``claims`` lists what the summary relies
+        on (``TermClaim``, ``EffectClaim``, ``KeyClaim``); those without any source are recorded as unbacked. The
+        lineage's peers are read-only until they have read again; ``kept`` spares a ledger's key (or (ledger, key))
+        whose whole value stands at a path of ``state``. The token counts are labels, ``step`` defaults to the head's.
+        All of it is one transaction, durable when this returns, and reversible by ``expand``.
+
+        Raises InvalidStateError (no fit summary, nothing covered), CompactionConsistencyError (a claim, ``covers`` or
+        ``kept`` contradicts the store), SemanticDriftError (a lock, or a locked id that the summary alters), and
+        what ``commit`` raises.
+        """
+        if type(state) is not dict:
+            raise InvalidStateError(f"a state is a dict, not {type(state).__name__}", advice="wrap it: {'value': …}")
+        said = Summary(
+            summary,
+            tuple(claims),
+            None if covers is None else tuple(covers),
+            dict(kept or {}),
+            tokens_before,
+            tokens_after,
+        )
+        terms = Terms.of(define, supersede, retire, glossary)
+        request = Request(step, terms, expected_revision, key, lambda: b"compact" + state_digest(state))
+        return Compact(self._line, request, state, said).carry_out()
+
+    def expand(self, revision: int | None = None) -> dict[str, Any]:
+        """Return what the compaction at a revision (default: the newest) covers: by path, the items or the value.
+
+        Raises NotFoundError if there is no such compaction, CorruptError if the content is not held any more.
+        """
+        return compacting.expand(self._line, revision)
 
     # --- going back ------------------------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import NotFoundError
 from cpstore.journal import Reading
-from cpstore.lineage import look
 from cpstore.model.entry import StreamId, StreamKind
 from cpstore.model.glossary import Glossary
 from cpstore.model.names import check_name
 from cpstore.rules import revisions
+from cpstore.streams import look
 
 if TYPE_CHECKING:
     from collections.abc import Callable

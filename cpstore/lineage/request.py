@@ -79,10 +79,11 @@ class Terms:
 class Request:
     """What the caller asked for; ``content`` digests the state or the changes, for idempotency keys.
 
-    ``looks`` is how often the handle had learnt of another's revision when an edit was begun.
+    ``step`` is None where the head's is meant; ``looks`` is how often the handle had learnt of another's revision when
+    an edit was begun.
     """
 
-    step: int
+    step: Any
     terms: Terms
     expected: int | None
     key: str | None

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from cpstore.errors import CorruptError, UnsafeRollbackError
-from cpstore.lineage import crossing, look
+from cpstore.lineage import crossing
 from cpstore.lineage.effects import Effects
 from cpstore.model.checkpoint import Checkpoint
 from cpstore.model.entry import Kind
 from cpstore.model.restore import EFFECT_CLASSES, RestorePlan, Verdict
 from cpstore.rules import glossary as glossary_rules
+from cpstore.rules import ledger as ledger_rules
 from cpstore.rules import restore as rules
+from cpstore.streams import look, telling
 from cpstore.streams.act import Plan, Step, carry_out
+from cpstore.streams.board import joined, lock_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +37,7 @@ ALTERNATIVES = 64
 def facts(line: Line, reading: Reading, number: int, entry: Entry, last: Entry, *, fork: bool) -> Facts:
     """Gather what lies between a revision and the head. A fork is another lineage: it asks less."""
     tx = reading.tx
+    crossing.check_kin(reading, number)
     above = tx.kin(number)
     root = number if above is None else above.root
     ledger = Effects(line)
@@ -126,9 +132,10 @@ class Restore:
         with opened.lock:
             made = carry_out(line.journal, opened, self._decide, durable=True)
             opened.glossary = self._glossary
-            line.seen = made[-1].entry.revision
+            restored = next(one for one in made if one.entry.kind is Kind.RESTORE)
+            line.seen = restored.entry.revision
         line.streams.used(opened)
-        return Checkpoint.of(made[-1].entry, made[-1].name)
+        return Checkpoint.of(restored.entry, restored.name)
 
     def _decide(self, reading: Reading) -> Plan:
         line, opened = self._line, self._line.opened
@@ -164,5 +171,18 @@ class Restore:
             steps.append(
                 Step(opened, Kind.ACKNOWLEDGEMENT, lambda writer: writer.bare(), last.revision, last.step, word)
             )
+        found = telling.boards(reading, last)
+        if found:
+            detail["ledgers"] = joined(last) | joined(entry)
         steps.append(Step(opened, Kind.RESTORE, add, last.revision + 1, entry.step, detail, term=changes, epoch=True))
+        lock = lock_of(made.glossary)
+        steps += telling.told(
+            found,
+            lambda board, member: attrs.evolve(ledger_rules.demote(member, board.position, "restore"), lock=lock),
+            kind="restored",
+            revision=last.revision + 1,
+            text=f"{line.id} went back to revision {entry.revision}",
+            detail={"to": entry.revision},
+            cursors=joined(entry),
+        )
         return Plan(tuple(steps))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cpstore.snapshot.delta import Applier, Logged
+    from cpstore.snapshot.shrink import Shrinking
 
 Span = tuple[bytes, int, int]
 """An encoded value: the bytes it is in, its start, its end."""
@@ -37,9 +38,12 @@ class Draft:
         self._seq = seq
         self._share = share
         self._lids = 0
+        self.shrinking: Shrinking | None = None
 
     def add(self, change: bytes) -> None:
         """Carry out a change and keep it for the record."""
+        if self.shrinking is not None:
+            self.shrinking.look(self.tree, change, self.items)
         self._applier.apply(change, self._seq, self.items)
         self.changes.append(change)
 

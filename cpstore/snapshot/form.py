@@ -75,7 +75,7 @@ def write_node(node: Node) -> bytes:
         runs = [run.fields() for run in node.runs]
         return array(pack(LIST), pack(node.lid), pack(node.total), pack(frontier), pack(runs))
     if node.ref is not None:
-        changes = [array(pack(path), _write_at(node, path)) for path in node.changed]
+        changes = [array(pack(path), _write_at(node, path)) for path in node.changed()]
         return array(pack(SHARED_MAP), pack(node.ref), pack(node.stored_digest), array(*changes))
     return array(pack(MAP), _write_children(node))
 
@@ -149,4 +149,4 @@ def _place(node: Map, path: list[str], child: Node | None) -> None:
         above.children.pop(path[-1], None)
     else:
         above.children[path[-1]] = child
-    node.changed[tuple(path)] = None
+    node.note(path)

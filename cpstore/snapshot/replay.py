@@ -24,10 +24,17 @@ class Replay:
         self.bytes = 0
         self.refs: dict[Ref, int] = {}
         """References to shared values, each with the entry that was the first to hold it."""
-        self._states = states
+        self.states = states
         self._tree: Tree | None = None
         self._records: dict[int, Record] = {}
         self._logged: Logged = {}
+
+    @property
+    def tree(self) -> Tree:
+        """The state after the entry that was followed last."""
+        if self._tree is None:
+            raise CorruptError(f"{self.states.own.where}: the first record is not a base")
+        return self._tree
 
     def step(self, seq: int) -> bytes:
         """Carry out the record of the next entry and return the state root after it. Raises CorruptError."""
@@ -38,19 +45,19 @@ class Replay:
             self._rebase(record)
         elif record.kind == DELTA and self._tree is not None:
             changes = parts(record.payload)
-            self._states.advance(self._tree, changes, seq, self._logged)
-            for node in nodes_set(changes, self._states.fetch):
+            self.states.advance(self._tree, changes, seq, self._logged)
+            for node in nodes_set(changes, self.states.fetch):
                 self._refer(node, seq)
         elif record.kind == ATTACHED:
             for value in parts(record.payload):
                 if is_ref(bytes(value)):
                     self.refs.setdefault(read_ref(bytes(value)), seq)
         if self._tree is None:
-            raise CorruptError(f"{self._states.own.where}: the first record is not a base")
+            raise CorruptError(f"{self.states.own.where}: the first record is not a base")
         return self._tree.digest
 
     def _fill(self, seq: int) -> None:
-        source = self._states.own
+        source = self.states.own
         source.drop_plain()
         end = source.segment_end(seq)
         self._records = {record.seq: record for record in source.records(seq, end - 1)}
@@ -64,7 +71,7 @@ class Replay:
 
     def _rebase(self, record: Record) -> None:
         """Take over a base, after its claims were compared with the tree so far or with the items themselves."""
-        states = self._states
+        states = self.states
         changes, packed = read_base(record.payload)
         tree = read_tree(packed, states.fetch)
         self._refer(read_tree(packed, states.fetch).root, record.seq)
@@ -93,9 +100,9 @@ class Replay:
                 ref = read_ref(node.ref)
                 if ref not in self.refs:
                     self.refs[ref] = seq
-                    enc = self._states.fetch(node.ref)
+                    enc = self.states.fetch(node.ref)
                     if Map(plain_children(enc, 0, len(enc))).digest != node.stored_digest:
-                        raise CorruptError(f"{self._states.own.where}: entry {seq} shares another value than it says")
+                        raise CorruptError(f"{self.states.own.where}: entry {seq} shares another value than it says")
             if not node.folded:
                 for child in node.children.values():
                     self._refer(child, seq)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from cpstore.errors import CorruptError
 from cpstore.snapshot.frames import decompress, decompress_tail
 from cpstore.snapshot.packs import BlocksDigest, packs, segments_frontier, segments_root
+from cpstore.snapshot.plain import ROOM, Items, Part, Places, Recent
 from cpstore.snapshot.records import BASE, Record, segment_digest
 from cpstore.snapshot.values import array_header, split_array
 
@@ -18,39 +20,29 @@ if TYPE_CHECKING:
     from cpstore.snapshot.records import Segment, SegmentHead, Strand
 
 
-class Part(msgspec.Struct, array_like=True, frozen=True):
-    """Items of one log inside a segment: ``count`` from number ``first``, ``size`` bytes."""
-
-    lid: int
-    first: int
-    count: int
-    size: int
-
-
 _parts = msgspec.msgpack.Decoder(list[Part]).decode
 _sealed = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw]]).decode
 _open = msgspec.msgpack.Decoder(list[tuple[int, msgspec.Raw, list[tuple[int, int, list[msgspec.Raw]]]]]).decode
-_raws = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 class Source:
     """One stream's records and items. ``where`` names the stream in errors.
 
-    Nothing is decompressed before ``authenticate`` has succeeded. ``keep``: hold every segment that was opened, for
-    readers that come back to them; otherwise only the last one.
+    Nothing is decompressed before ``authenticate`` has succeeded.
     """
 
     def __init__(self, strand: Strand, where: str) -> None:
         self.where = where
         self.last = strand.last_segment()
         self.blocks = strand.tail()
-        self.keep = False
         self._strand = strand
         self._trusted = False
         self._heads: list[SegmentHead] = []
-        self._segments: dict[int, Segment] = {}
+        self._read: tuple[int, Segment] | None = None
         self._unsealed: tuple[int, list[Record]] = (0, [])
-        self._plain: dict[int, dict[int, tuple[Part, bytes]]] = {}
+        self._plain = Recent()
+        self._places = Places()
+        self._placed = self.open_first
         self._records: list[Record] | None = None
         self._tail_logs: list[dict[int, tuple[int, list[bytes]]]] = []
         self._tail_items: dict[int, tuple[int, list[bytes]]] = {}
@@ -83,9 +75,8 @@ class Source:
         """Return the records of the entries ``first`` to ``last``."""
         found: list[Record] = []
         if first < self.open_first:
-            for head in self.heads(first):
-                if head.first <= last:
-                    found += [record for record in self._ops(head) if first <= record.seq <= last]
+            for head in self.heads(first, last + 1):
+                found += [record for record in self._ops(head) if first <= record.seq <= last]
         if last >= self.open_first:
             found += [record for record in self._opened() if first <= record.seq <= last]
         if len(found) != last - first + 1:
@@ -103,8 +94,7 @@ class Source:
             bases = [record.seq for record in self._ops(head) if record.seq <= seq and record.kind == BASE]
             if bases:
                 return bases[-1]
-            earlier = self.heads(head.first - 1) if head.first > 1 else []
-            before = [other for other in earlier if other.end == head.first]
+            before = self.heads(head.first - 1, head.first) if head.first > 1 else []
             hint, seq = (before[0].base, before[0].end - 1) if before else (0, 0)
         if hint < 1:
             raise CorruptError(f"{self.where}: no base is stored for entry {seq}")
@@ -116,14 +106,13 @@ class Source:
         """Yield ``count`` items of a log from number ``start`` as encoded lists, a segment at a time, in order."""
         want, end = start, start + count
         if hint < self.open_first:
-            for head in self.heads(hint):
-                part = self.part(head, lid)
-                if want < end and part is not None and part.first <= want < part.first + part.count:
-                    take = min(end, part.first + part.count)
-                    whole = want == part.first and take == part.first + part.count
-                    enc = self._items(head)[lid][1]
-                    yield enc if whole else _cut(enc, want - part.first, take - part.first)
-                    want = take
+            self._place(hint)
+            for part, head in self._places.since(lid, want):
+                if want == end or not part.first <= want < part.first + part.count:
+                    break
+                take = min(end, part.first + part.count)
+                yield self._cut(head, lid, want - part.first, take - part.first)
+                want = take
         if want < end:
             self._opened()
         if want < end and lid in self._tail_items:
@@ -138,15 +127,13 @@ class Source:
         """Return the items that the entries of the segments touching ``first`` to ``last`` logged, by log."""
         logged: dict[int, tuple[int, list[bytes]]] = {}
         if first < self.open_first:
-            for head in self.heads(first):
-                if head.first <= last:
-                    for lid, (part, body) in self._items(head).items():
-                        items = _split(body, part)
-                        _join(logged, lid, part.first, items)
+            for head in self.heads(first, last + 1):
+                for lid, items in self._items(head).items():
+                    _join(logged, lid, items.part.first, _split(items))
         if last >= self.open_first:
             self._opened()
-            for lid, (number, items) in self._tail_items.items():
-                _join(logged, lid, number, items)
+            for lid, (number, encs) in self._tail_items.items():
+                _join(logged, lid, number, encs)
         return logged
 
     def segment_end(self, seq: int) -> int:
@@ -157,16 +144,25 @@ class Source:
         """Keep only the outline: the digests that were checked and the open segment. ``resume`` goes on."""
         self.drop_plain()
         self._unsealed = (0, [])
-        self.keep = False
+        self._places, self._placed = Places(), self.open_first
+        self.hold(ROOM)
 
     def resume(self, strand: Strand) -> None:
         """Go on with another transaction's bytes; each segment is compared with the digests that are known."""
         self._strand = strand
 
+    def hold(self, room: int) -> None:
+        """Hold up to ``room`` bytes of decompressed segments from now on."""
+        self._plain.room = room
+
     def drop_plain(self) -> None:
         """Let go of decompressed segments: they can be read again."""
-        self._segments.clear()
+        self._read = None
         self._plain.clear()
+
+    def firsts(self, lid: int) -> list[tuple[int, int]]:
+        """Return where a log's items begin, as far as this was looked up: (item, seq at or before its entry)."""
+        return self._places.firsts(lid)
 
     def items_of(self, seq: int) -> dict[int, tuple[int, list[bytes]]]:
         """Return the items that one entry of the open segment logged."""
@@ -175,17 +171,23 @@ class Source:
 
     # --- segments --------------------------------------------------------------------------------------------
 
-    def heads(self, since: int) -> list[SegmentHead]:
-        """Return the sealed segments that end after ``since``, their digests checked against the signed root."""
+    def heads(self, since: int, before: int | None = None) -> list[SegmentHead]:
+        """Return the sealed segments that end after ``since``, their digests checked against the signed root.
+
+        ``before``: only those that begin before this entry.
+        """
         if not self._trusted:
             raise CorruptError(f"{self.where}: not authenticated")
         if not self._heads or self._heads[0].first > since:
-            heads = self._strand.segments(since)
+            # Who asks for ever earlier ones gets more than asked, so that they are not all read anew each time.
+            heads = self._strand.segments(max(1, 2 * since - self.open_first) if self._heads else since)
             if heads and heads[0].index:
                 heads = self._strand.segments(heads[0].first - 1)
             self._check(heads)
             self._heads = heads
-        return [head for head in self._heads if head.end > since]
+        start = bisect_right(self._heads, since, key=lambda head: head.end)
+        stop = len(self._heads) if before is None else bisect_left(self._heads, before, key=lambda head: head.first)
+        return self._heads[start:stop]
 
     def _check(self, heads: list[SegmentHead]) -> None:
         if self.last is None or not heads:
@@ -205,17 +207,16 @@ class Source:
             raise CorruptError(f"{self.where}: the digests of the sealed segments are not those that were signed")
 
     def _head_of(self, seq: int) -> SegmentHead:
-        for head in self.heads(seq):
-            if head.first <= seq:
-                return head
+        for head in self.heads(seq, seq + 1):
+            return head
         raise CorruptError(f"{self.where}: no sealed segment holds entry {seq}")
 
-    def part(self, head: SegmentHead, lid: int) -> Part | None:
-        """Return what a segment holds of a log, without reading its frames."""
-        for part in self._listed(head):
-            if part.lid == lid:
-                return part
-        return None
+    def _place(self, since: int) -> None:
+        """Look up what the segments that end after ``since`` hold, without reading their frames."""
+        if since < self._placed:
+            for head in reversed(self.heads(since, self._placed)):
+                self._places.add(head, self._listed(head))
+                self._placed = head.first
 
     def _listed(self, head: SegmentHead) -> list[Part]:
         try:
@@ -225,7 +226,7 @@ class Source:
 
     def _stored(self, head: SegmentHead) -> Segment:
         """Return a segment whose bytes were compared with its digest."""
-        if head.first not in self._segments:
+        if self._read is None or self._read[0] != head.first:
             segment = self._strand.segment(head.first)
             if segment is None:
                 raise CorruptError(f"{self.where}: the segment at entry {head.first} is missing")
@@ -235,25 +236,28 @@ class Source:
                     f"{self.where}: entries {head.first} to {head.end - 1} are damaged: their stored bytes are not "
                     "those that were signed"
                 )
-            if not self.keep:
-                self._segments.clear()
-            self._segments[head.first] = segment
-        return self._segments[head.first]
+            self._read = (head.first, segment)
+        return self._read[1]
 
-    def _items(self, head: SegmentHead) -> dict[int, tuple[Part, bytes]]:
-        if head.first not in self._plain:
+    def _items(self, head: SegmentHead) -> dict[int, Items]:
+        found = self._plain.get(head.first)
+        if found is None:
             plain = decompress(self._stored(head).items)
-            logs: dict[int, tuple[Part, bytes]] = {}
-            at = 0
+            found, at = {}, 0
             for part in self._listed(head):
-                logs[part.lid] = (part, plain if part.size == len(plain) else plain[at : at + part.size])
+                enc = plain if part.size == len(plain) else plain[at : at + part.size]
+                found[part.lid] = Items(part, enc)
                 at += part.size
             if at != len(plain):
                 raise CorruptError(f"{self.where}: the segment at entry {head.first} has items nobody lists")
-            if not self.keep:
-                self._plain.clear()
-            self._plain[head.first] = logs
-        return self._plain[head.first]
+            self._plain.put(head.first, found)
+        return found
+
+    def _cut(self, head: SegmentHead, lid: int, start: int, end: int) -> bytes:
+        try:
+            return self._items(head)[lid].cut(start, end)
+        except (msgspec.MsgspecError, IndexError) as error:
+            raise CorruptError(f"{self.where}: the items of the segment at {head.first} cannot be read") from error
 
     def _ops(self, head: SegmentHead) -> list[Record]:
         if self._unsealed[0] == head.first:
@@ -294,12 +298,8 @@ def _join(logs: dict[int, tuple[int, list[bytes]]], lid: int, first: int, items:
     known += items
 
 
-def _cut(enc: bytes, start: int, end: int) -> bytes:
-    return array_header(end - start) + b"".join(_raws(enc)[start:end])
-
-
-def _split(enc: bytes, part: Part) -> list[bytes]:
-    items = split_array(enc)
-    if len(items) != part.count:
-        raise CorruptError(f"a sealed list has {len(items)} items where {part.count} are listed")
-    return items
+def _split(items: Items) -> list[bytes]:
+    encs = split_array(items.enc)
+    if len(encs) != items.part.count:
+        raise CorruptError(f"a sealed list has {len(encs)} items where {items.part.count} are listed")
+    return encs

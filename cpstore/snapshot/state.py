@@ -11,13 +11,15 @@ from cpstore.errors import CorruptError
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.form import parts, read_base, read_tree
 from cpstore.snapshot.frames import decompress
+from cpstore.snapshot.lookup import value_at
+from cpstore.snapshot.plain import ROOM, ROOM_MANY
 from cpstore.snapshot.records import ATTACHED, BASE, DELTA
 from cpstore.snapshot.shared import is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header, decode, split_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cpstore.snapshot.delta import Logged
     from cpstore.snapshot.source import Source
@@ -37,6 +39,7 @@ class States:
         self._foreign = foreign
         self._blob = blob
         self._fetched: dict[bytes, bytes] = {}
+        self._room = ROOM
 
     def fetch(self, enc: bytes) -> bytes:
         """Return the encoding of the shared value behind a reference. Raises CorruptError."""
@@ -117,7 +120,7 @@ class States:
 
     def value(self, tree: Tree) -> dict[str, Any]:
         """Return the state as fresh Python values."""
-        self.own.keep = _lists(tree.root) > 1
+        self._room = ROOM_MANY if _lists(tree.root) > 1 else ROOM
         return {key: self._value(tree, child) for key, child in tree.root.children.items()}
 
     def _value(self, tree: Tree, node: Node) -> Any:
@@ -132,12 +135,21 @@ class States:
             items += decode(chunk, self._shared)
         return items
 
+    def value_at(self, tree: Tree, tokens: Sequence[str]) -> Any:
+        """Return a fresh copy of the value at a path of a tree, ``lookup.MISSING`` if there is none."""
+        return value_at(tree, tokens, lambda node: self.encoded(tree, node))
+
     def _shared(self, ref: bytes) -> Any:
         return decode(self.fetch(ref), self._shared)
 
     def _chunks(self, tree: Tree, runs: Iterable[Run]) -> Iterator[bytes]:
+        sources: dict[int, Source] = {}
         for run in runs:
-            source = self.own if run.source == 0 else self._foreign(*tree.sources[run.source - 1])
+            source = sources.get(run.source)
+            if source is None:
+                source = self.own if run.source == 0 else self._foreign(*tree.sources[run.source - 1])
+                source.hold(self._room)
+                sources[run.source] = source
             yield from source.chunks(run.lid, run.start, run.count, run.hint)
 
     def items(self, tree: Tree, runs: Iterable[Run]) -> list[bytes]:

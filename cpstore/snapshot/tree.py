@@ -7,14 +7,16 @@ over the tree and says nothing about how the bytes are packed: docs/format.md, "
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from hashlib import sha256
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cpstore.digest import ZERO, Frontier
+from cpstore.digest import SIZE, ZERO, Frontier
 from cpstore.snapshot.shared import item_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cpstore.snapshot.leaves import Leaves
 
@@ -22,6 +24,10 @@ SPLIT = 2048
 """Encoded bytes from which a mapping or list is a node of its own."""
 FANOUT = 64
 """Children of a mapping up to which they are hashed in one go; beyond, in 256 buckets."""
+
+
+_Paths = dict[str, "_Paths | None"]
+"""A set of paths, key by key; None ends one."""
 
 
 class Leaf:
@@ -42,12 +48,12 @@ class Leaf:
 
 
 class Map:
-    """A large mapping. ``ref`` and ``changed``: it was stored as a shared value, and these paths moved since.
+    """A large mapping. ``ref``: it was stored as a shared value; ``changed`` yields the paths that moved since.
 
     A shared mapping stays folded, its content unread, until somebody asks for its children.
     """
 
-    __slots__ = ("_buckets", "_children", "_digest", "_dirty", "_unfold", "changed", "ref", "stored_digest")
+    __slots__ = ("_buckets", "_changed", "_children", "_digest", "_dirty", "_unfold", "ref", "stored_digest")
 
     def __init__(
         self,
@@ -60,9 +66,9 @@ class Map:
         self._unfold = unfold
         self.ref = ref
         self.stored_digest = digest
-        self.changed: dict[tuple[str, ...], None] = {}
+        self._changed: _Paths = {}
         self._digest = digest
-        self._buckets: dict[int, tuple[bytes, list[str]]] | None = None
+        self._buckets: dict[int, _Bucket] | None = None
         self._dirty: set[str] = set()
 
     @property
@@ -84,6 +90,27 @@ class Map:
         if self._buckets is not None:
             self._dirty.add(key)
 
+    def note(self, path: Sequence[str]) -> None:
+        """Note that what is at ``path`` has to be written beside the reference; places below it are implied."""
+        here = self._changed
+        for key in path[:-1]:
+            below = here.setdefault(key, {})
+            if below is None:
+                return
+            here = below
+        here[path[-1]] = None
+
+    def changed(self) -> Iterator[tuple[str, ...]]:
+        """Yield the paths to be written beside the reference; none is below another."""
+        left: list[tuple[tuple[str, ...], _Paths]] = [((), self._changed)]
+        while left:
+            path, here = left.pop()
+            for key, below in here.items():
+                if below is None:
+                    yield (*path, key)
+                else:
+                    left.append(((*path, key), below))
+
     @property
     def digest(self) -> bytes:
         """The hash of the content, 32 bytes."""
@@ -99,22 +126,39 @@ class Map:
         return b"".join([sha256(key.encode()).digest() + self.children[key].digest for key in keys])
 
     def _bucketed(self) -> bytes:
-        stale: dict[int, list[str]] = {}
         if self._buckets is None:
             self._buckets = {}
             self._dirty = set(self.children)
-        for key in self._dirty:
-            stale.setdefault(sha256(key.encode()).digest()[0], []).append(key)
-        for number, keys in stale.items():
-            old = self._buckets[number][1] if number in self._buckets else []
-            now = sorted({key for key in (*old, *keys) if key in self.children})
-            if now:
-                self._buckets[number] = (sha256(self._join(now)).digest(), now)
+        buckets, stale = self._buckets, set()
+        for key in sorted(self._dirty):
+            name, child = sha256(key.encode()).digest(), self.children.get(key)
+            stale.add(name[0])
+            buckets.setdefault(name[0], _Bucket()).put(key, b"" if child is None else name + child.digest)
+        for number in stale:
+            if buckets[number].keys:
+                buckets[number].digest = sha256(buckets[number].joined).digest()
             else:
-                self._buckets.pop(number, None)
+                del buckets[number]
         self._dirty = set()
-        buckets = self._buckets
-        return sha256(b"\x03" + b"".join([buckets[n][0] if n in buckets else ZERO for n in range(256)])).digest()
+        return sha256(b"\x03" + b"".join([buckets[n].digest if n in buckets else ZERO for n in range(256)])).digest()
+
+
+class _Bucket:
+    """Part of a large mapping: for each of its keys, sorted, the hash of the key and that of the child, joined."""
+
+    __slots__ = ("digest", "joined", "keys")
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.joined = bytearray()
+        self.digest = ZERO
+
+    def put(self, key: str, hashes: bytes) -> None:
+        """Put the two hashes of a key in, or nothing."""
+        at = bisect_left(self.keys, key)
+        known = self.keys[at : at + 1] == [key]
+        self.keys[at : at + known] = [key] if hashes else []
+        self.joined[2 * SIZE * at : 2 * SIZE * (at + known)] = hashes
 
 
 class Run:
@@ -153,13 +197,14 @@ class List:
     None in a tree that was rebuilt only to be read.
     """
 
-    __slots__ = ("count", "frontier", "leaves", "lid", "marks", "runs", "total")
+    __slots__ = ("_starts", "count", "frontier", "leaves", "lid", "marks", "runs", "total")
 
     def __init__(self, lid: int, total: int, runs: list[Run], frontier: Frontier | None) -> None:
         self.lid = lid
         self.total = total
         self.runs = runs
-        self.count = sum(run.count for run in runs)
+        self._starts = list(accumulate((run.count for run in runs), initial=0))
+        self.count = self._starts.pop()
         self.frontier = frontier
         self.leaves: Leaves | None = None
         self.marks: list[tuple[int, int]] = []
@@ -183,10 +228,7 @@ class List:
     def splice(self, at: int, removed: int, runs: Sequence[Run], hashes: Sequence[bytes] | None) -> None:
         """Replace ``removed`` items at ``at`` by runs. ``hashes``: of the inserted items, None where not tracked."""
         inserted = sum(run.count for run in runs)
-        if at == self.count and not removed:
-            _extend(self.runs, runs)
-        else:
-            self.runs = self._cut(at, removed, runs)
+        self._exchange(at, at + removed, runs, inserted)
         if hashes is None:
             self.frontier = None
         elif self.leaves is not None:
@@ -200,38 +242,50 @@ class List:
                 self.frontier.append(item)
         self.count += inserted - removed
 
-    def _cut(self, at: int, removed: int, runs: Sequence[Run]) -> list[Run]:
-        before: list[Run] = []
-        after: list[Run] = []
-        position, end = 0, at + removed
-        for run in self.runs:
-            low, position = position, position + run.count
-            if low < at:
-                before.append(run.part(0, min(run.count, at - low)))
-            if position > end:
-                skip = max(0, end - low)
-                rest = run.part(skip, run.count - skip)
-                if skip and run.source == 0 and run.lid == self.lid:
-                    rest.hint = max(run.hint, self._mark(rest.start))
-                after.append(rest)
-        merged: list[Run] = []
-        for part in (before, runs, after):
-            _extend(merged, part)
-        return merged
+    def _exchange(self, at: int, end: int, new: Sequence[Run], count: int) -> None:
+        """Put ``new`` runs of ``count`` items where those from ``at`` to ``end`` are. Only runs at the seams are looked at."""
+        runs, starts = self.runs, self._starts
+        low, high = bisect_left(starts, at), bisect_left(starts, end)
+        between: list[Run] = []
+        if low:  # the run that reaches into the gap, or ends at it and may be joined
+            low -= 1
+            between.append(runs[low].part(0, min(runs[low].count, at - starts[low])))
+        _extend(between, new)
+        over = starts[high - 1] + runs[high - 1].count - end if high else 0
+        if over > 0:
+            _extend(between, [self._rest(runs[high - 1], over)])
+        elif high < len(runs):
+            _extend(between, [runs[high]])
+            high += 1
+        begin = starts[low] if low < len(starts) else self.count
+        moved = count - (end - at)
+        if moved:
+            starts[high:] = [start + moved for start in starts[high:]]
+        runs[low:high] = between
+        starts[low:high] = list(accumulate((run.count for run in between[:-1]), initial=begin)) if between else []
+
+    def _rest(self, run: Run, count: int) -> Run:
+        """Return the last items of a run, with the nearest hint that is known."""
+        rest = run.part(run.count - count, count)
+        if run.source == 0 and run.lid == self.lid:
+            rest.hint = max(run.hint, self._mark(rest.start))
+        return rest
 
     def part(self, at: int, count: int) -> list[Run]:
         """Return the runs that hold ``count`` items from position ``at``."""
         found: list[Run] = []
-        position, end = 0, at + count
-        for run in self.runs:
-            low, position = position, position + run.count
-            if position > at and low < end:
-                skip = max(0, at - low)
-                found.append(run.part(skip, min(run.count, end - low) - skip))
+        end = at + count
+        number = max(0, bisect_right(self._starts, at) - 1)
+        while at < end and number < len(self.runs):
+            run, skip = self.runs[number], at - self._starts[number]
+            found.append(run.part(skip, min(run.count, end - self._starts[number]) - skip))
+            at += found[-1].count
+            number += 1
         return found
 
     def _mark(self, item: int) -> int:
-        return max((seq for start, seq in self.marks if start <= item), default=0)
+        at = bisect_right(self.marks, item, key=lambda mark: mark[0])
+        return self.marks[at - 1][1] if at else 0
 
 
 MARK = 64
@@ -272,17 +326,8 @@ class Tree:
                 return
             node.touch(key)
             if node.ref is not None:
-                _note(node.changed, tuple(path[depth:]))
+                node.note(path[depth:])
             node = node.children.get(key)
-
-
-def _note(changed: dict[tuple[str, ...], None], path: tuple[str, ...]) -> None:
-    """Add a path to those whose current content must be written again; a path below one of them is implied."""
-    if any(path[:n] in changed for n in range(1, len(path) + 1)):
-        return
-    for deeper in [other for other in changed if other[: len(path)] == path]:
-        del changed[deeper]
-    changed[path] = None
 
 
 def _extend(runs: list[Run], more: Iterable[Run]) -> None:

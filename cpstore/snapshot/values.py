@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_DEPTH = 128
-"""How deeply mappings, lists, tuples and sets may nest, the state itself counted. A load takes up to three frames of the
-call stack a level, and the stack has a thousand, most of them the caller's.
+"""How deeply mappings, lists, tuples and sets may nest, the state itself counted. Up to three frames of the call stack
+follow a level, and the stack has a thousand, most of them the caller's.
 """
 
 TUPLE, SET, FROZENSET, DATETIME, DATE, TIME, DURATION, UUID, DECIMAL, INTEGER, TEXT = range(1, 12)
@@ -72,7 +72,7 @@ def bytes_of(value: object, path: str = "") -> bytes:
         try:
             return _pack(_inspect(value, pointer.parse(path)))
         except (TypeError, ValueError, RecursionError) as error:
-            raise HostLimitError(_NO_ROOM) from error
+            raise HostLimitError(NO_ROOM) from error
 
 
 def check(value: object, path: str) -> None:
@@ -103,7 +103,7 @@ def _refuse(value: object, path: str) -> None:
     try:
         _inspect(value, pointer.parse(path))
     except RecursionError as error:
-        raise HostLimitError(_NO_ROOM) from error
+        raise HostLimitError(NO_ROOM) from error
     raise InvalidStateError("the value changed while it was looked at", path)
 
 
@@ -131,7 +131,7 @@ def decode(data: bytes, shared: Callable[[bytes], object] | None = None) -> Any:
     except CheckpointStoreError:
         raise
     except RecursionError as error:
-        raise HostLimitError(_NO_ROOM) from error
+        raise HostLimitError(NO_ROOM) from error
     except (msgspec.MsgspecError, ValueError, TypeError, ArithmeticError, LookupError, AttributeError) as error:
         raise CorruptError(f"stored value cannot be read: {error}") from error
 
@@ -255,7 +255,7 @@ _TAGGED = (dt.datetime, dt.date, dt.time, dt.timedelta, uuid.UUID, Decimal)
 _NESTING = (dict, list, tuple, set, frozenset)
 _LOOKED_INTO = frozenset((*_NESTING, ormsgpack.Ext, getattr(ormsgpack, "Fragment", ormsgpack.Ext)))
 """What can hold values, and what the encoder writes as it stands: nobody but ``_tag`` may make those."""
-_NO_ROOM = "the call stack has no room to follow this value: call from a shallower one, or raise the recursion limit"
+NO_ROOM = "the call stack has no room to follow this value: call from a shallower one, or raise the recursion limit"
 
 
 def _inspect(value: Any, at: tuple[str, ...]) -> Any:

@@ -18,9 +18,11 @@ from cpstore.snapshot.draft import Draft
 from cpstore.snapshot.edits import Editor
 from cpstore.snapshot.form import NIL, array, pack, write_tree
 from cpstore.snapshot.frames import TailEncoder, compress, decompress
+from cpstore.snapshot.lookup import keys_at, value_at
 from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
 from cpstore.snapshot.records import ATTACHED, BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
 from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, is_ref, item_hash, read_ref
+from cpstore.snapshot.shrink import Shrinking
 from cpstore.snapshot.tree import List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header
 from cpstore.snapshot.whole import Kept, Whole
@@ -111,6 +113,9 @@ class SnapshotWriter:
         self._due = True
         self._hashed = 0
         self._blobs: dict[bytes, bytes] = {}
+        self.watched = False
+        """Whether to look if changes take content away; ``shrunk`` then says so of the last addition."""
+        self.shrunk = False
 
     @classmethod
     def start(
@@ -194,11 +199,23 @@ class SnapshotWriter:
         self._kept.clear()
         return self._finish(BASE, self._begin(), pack(seq))
 
+    # --- what is in the state --------------------------------------------------------------------------------
+
+    def value_at(self, tokens: Sequence[str]) -> Any:
+        """Return a fresh copy of the value at a path, ``lookup.MISSING`` if there is none."""
+        return value_at(self.tree, tokens, self._encoded)
+
+    def keys_at(self, tokens: Sequence[str]) -> list[str]:
+        """Return the keys of the mapping at a path."""
+        return keys_at(self.tree, tokens, self._encoded)
+
     # --- what memory does not hold ---------------------------------------------------------------------------
 
     def _begin(self) -> Draft:
         self._blobs = {}
         self._draft = Draft(self._applier, self.seq + 1, self._share)
+        if self.watched:
+            self._draft.shrinking = Shrinking(self._items)
         return self._draft
 
     def _fetch(self, enc: bytes) -> bytes:
@@ -264,6 +281,7 @@ class SnapshotWriter:
                 if len(base) <= max(BASE_MIN, self._cost):
                     kind, payload = BASE, self._rebase(changes, base)
         record = self._open.add(kind, payload, draft.items)
+        self.shrunk = draft.shrinking is not None and draft.shrinking.found
         self._draft = None
         full = len(self._open.records) >= SEGMENT_RECORDS or self._open.size >= SEGMENT_BYTES
         block = None if full else self._block(record)

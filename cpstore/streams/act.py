@@ -47,11 +47,13 @@ class Step:
 class Plan:
     """What a decision asks for: no steps where nothing has to be written.
 
-    ``holds(tx)`` looks under the lock whether what the decision relied on beside its stream still stands.
+    ``holds(tx)`` looks under the lock whether what the decision relied on beside its stream still stands. ``locked``:
+    the decision can only be made under the lock (``reading.lent``); it is asked again there.
     """
 
     steps: tuple[Step, ...] = ()
     holds: Callable[[Writer], bool] | None = None
+    locked: bool = False
 
 
 def carry_out(
@@ -73,7 +75,7 @@ def carry_out(
         if ahead:
             with Reading(journal, opened.stream.namespace) as reading:
                 act.prepare(reading, alone=True)
-            if not act.plan.steps:
+            if not act.plan.steps and not act.plan.locked:
                 return ()
         return act.land(durable=durable)
     except StorageError as error:
@@ -164,6 +166,9 @@ class _Act:
         last = self.pending.get(step.opened.stream, step.opened.last)
         term, epoch = (0, 0) if last is None else (last.term, last.epoch)
         detail = dict(step.detail or {})
+        if last is not None and "ledgers" in (last.detail or {}):
+            # A lineage knows its ledgers from its newest entry alone: nobody can hide a membership by deleting a row.
+            detail.setdefault("ledgers", (last.detail or {})["ledgers"])
         if step.term:
             detail |= {"previousTerm": term} if term else {}
             term = addition.seq

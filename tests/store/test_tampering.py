@@ -288,7 +288,7 @@ def test_an_altered_row_is_named(sample, sql, why):
 def test_a_note_from_another_time_of_the_same_store_is_named(sample):
     path, _ = sample
     rewrite(path, ("UPDATE note SET text = ?", b"not a note"))
-    assert isinstance(named(path)["open"], CheckpointStoreError)
+    assert set(named(path)) == {"damaged-note"}
     rewrite(path, ("DELETE FROM note",))
     with cpstore.open(path, signer=SIGNER) as store:
         store.lineage("task").commit({"later": 1}, step=99, expected_revision=12)
