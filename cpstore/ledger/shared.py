@@ -93,7 +93,7 @@ class SharedLedger:
                 peer=name,
                 lineage=None if lineage is None else lineage.id,
                 lock=() if other is None else _lock(reading, other),
-                compacted=bool(other and other.last and other.last.epoch),
+                compacted=other is not None and _compacted(reading, other),
                 position=board.position,
                 present=[member for member in board.members() if member.present],
             )
@@ -167,6 +167,12 @@ def _lineage(reading: Reading, lineage: LineageHandle) -> OpenStream:
     if opened.last is None:
         raise NotFoundError(f"lineage {lineage.id!r} has no checkpoint yet; commit to it first, then join")
     return opened
+
+
+def _compacted(reading: Reading, opened: OpenStream) -> bool:
+    if opened.number is None or opened.last is None:
+        return False
+    return any(entry.kind is Kind.COMPACTION for entry in look.epochs(reading, opened.number, opened.last))
 
 
 def _lock(reading: Reading, opened: OpenStream) -> tuple[tuple[str, str], ...]:

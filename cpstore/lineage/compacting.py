@@ -8,7 +8,6 @@ import attrs
 
 from cpstore.digest import digest, leaf_hash, root_of
 from cpstore.errors import InvalidStateError, NotFoundError
-from cpstore.lineage import crossing
 from cpstore.lineage.commits import Commit
 from cpstore.lineage.effects import Effects
 from cpstore.model.compaction import Compaction, Covered
@@ -174,7 +173,7 @@ def compactions(reading: Reading, last: Entry, line: Line) -> list[tuple[Entry, 
     number = line.opened.number
     if number is None:
         return []
-    entries = [entry for entry in crossing.epochs(reading, number, last) if entry.kind is Kind.COMPACTION]
+    entries = [entry for entry in look.epochs(reading, number, last) if entry.kind is Kind.COMPACTION]
     return [(entry, Compaction.from_value((entry.detail or {}).get("compaction"))) for entry in entries]
 
 
@@ -183,7 +182,7 @@ def expand(line: Line, revision: int | None) -> dict[str, Any]:
     with line.looking() as reading:
         number, _, entry = look.find(reading, line.stream, revision)
         if revision is None:
-            entry = next((one for one in crossing.epochs(reading, number, entry) if one.kind is Kind.COMPACTION), entry)
+            entry = next((one for one in look.epochs(reading, number, entry) if one.kind is Kind.COMPACTION), entry)
         if entry.kind is not Kind.COMPACTION:
             what = "has not been compacted" if revision is None else f"revision {revision} is no compaction"
             raise NotFoundError(f"lineage {line.id!r}: {what}")

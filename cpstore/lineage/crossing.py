@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 from cpstore.errors import CorruptError
 from cpstore.model.entry import Kind
 from cpstore.rules.restore import readable
+from cpstore.streams import look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cpstore.journal import Reading
     from cpstore.model.entry import Entry
     from cpstore.streams.opened import OpenStream
@@ -25,18 +24,6 @@ def watermark(entry: Entry) -> object:
         return entry.seq
     restore: Any = (entry.detail or {}).get("restore")
     return restore.get("watermark") if isinstance(restore, dict) else None
-
-
-def epochs(reading: Reading, number: int, entry: Entry) -> Iterator[Entry]:
-    """Yield the restores and compactions of a lineage up to an entry, newest first, each verified."""
-    seq = entry.epoch
-    while seq:
-        found = entry if entry.seq == seq else reading.entry(number, seq)
-        yield found
-        before = (found.detail or {}).get("previousEpoch", 0)
-        if found.kind not in (Kind.RESTORE, Kind.COMPACTION) or type(before) is not int or before >= seq:
-            raise CorruptError(f"{entry.stream}: entry {seq} is said to restore or compact, but does not; run verify")
-        seq = before
 
 
 def family(reading: Reading, opened: OpenStream) -> tuple[int, str]:
@@ -76,7 +63,7 @@ def intervals(reading: Reading, opened: OpenStream) -> list[tuple[int, int, int]
     found: list[tuple[int, int, int]] = []
     number, entry = opened.number, opened.last
     while True:
-        for epoch in epochs(reading, number, entry):
+        for epoch in look.epochs(reading, number, entry):
             if epoch.kind is Kind.RESTORE:
                 seen = watermark(epoch)
                 since = seen if type(seen) is int else 0
@@ -123,7 +110,7 @@ def streams(reading: Reading, number: int, entry: Entry, last: Entry) -> list[tu
 
 def lossy(reading: Reading, number: int, entry: Entry) -> bool:
     """Whether a compaction at or before an entry covers content of the lineage that is not held any more."""
-    compacted = [epoch for epoch in epochs(reading, number, entry) if epoch.kind is Kind.COMPACTION]
+    compacted = [epoch for epoch in look.epochs(reading, number, entry) if epoch.kind is Kind.COMPACTION]
     if not compacted:
         return False
     newest = max(epoch.seq for epoch in compacted)

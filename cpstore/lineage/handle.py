@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cpstore.model.glossary import Glossary
     from cpstore.model.restore import Acknowledgement, RestorePlan
     from cpstore.snapshot.edits import Change as Edited
+    from cpstore.streams.look import Outdated
     from cpstore.streams.opened import OpenStreams
 
 MAX_STATE_BYTES = 1 << 30
@@ -105,12 +106,15 @@ class Lineage:
         One signature vouches for all bytes that are read; they are compared with it before they are decompressed.
         Raises NotFoundError, CorruptError, SignatureError.
         """
+        return self._line.state(revision)
+
+    def outdated(self) -> tuple[Outdated, ...]:
+        """Return the definitions that a lineage this one was forked from has superseded or retired since.
+
+        A fork keeps its own lock until it records the change itself, by a supersession or retirement.
+        """
         with self._line.looking() as reading:
-            _, _, entry = look.find(reading, self._line.stream, revision)
-            states = reading.states(self._line.stream)
-            state = states.value(states.tree(entry.seq))
-            self._line.saw(entry.revision)
-            return state
+            return look.outdated(reading, self._line.stream)
 
     def history(self, *, before: int | None = None, limit: int | None = None) -> Iterator[Checkpoint]:
         """Yield the headers of checkpoints, newest first, a page at a time, each with its signature checked.

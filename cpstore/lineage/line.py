@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cpstore.errors import NotFoundError
+from cpstore.errors import CorruptError, NotFoundError
 from cpstore.journal import Reading
 from cpstore.model.entry import StreamId, StreamKind
 from cpstore.model.glossary import Glossary
 from cpstore.model.names import check_name
 from cpstore.rules import revisions
+from cpstore.snapshot import proof
 from cpstore.streams import look
 
 if TYPE_CHECKING:
@@ -75,6 +76,20 @@ class Line:
         if opened.glossary is None:
             opened.glossary = look.glossary_at(reading, opened.number, opened.last)
         return opened.glossary
+
+    def state(self, revision: int | None) -> dict[str, Any]:
+        """Return the state of a revision. Raises NotFoundError, CorruptError, SignatureError."""
+        with self.looking() as reading:
+            _, _, entry = look.find(reading, self.stream, revision)
+            states = reading.states(self.stream)
+            tree = states.tree(entry.seq)
+            # What stands in another lineage is vouched for by that one's newest signature; that it is still what this
+            # revision was made of, only the root says.
+            if tree.sources and proof.root(states, tree) != entry.state:
+                where = f"{self.stream}@{entry.revision}"
+                raise CorruptError(f"{where}: the lineage it was forked from has another history now; run verify")
+            self.saw(entry.revision)
+            return states.value(tree)
 
     def stands(self, reading: Reading) -> None:
         """Let an act pass that goes on from what this handle has seen.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,6 +11,7 @@ import attrs
 from cpstore.errors import EffectBusyError, EffectConflictError, EffectInDoubtError, InvalidStateError
 from cpstore.model.effect import TEXT_MAX, Effect, EffectId, EffectPolicy, EffectState, Owner, Place
 from cpstore.model.names import check_name
+from cpstore.rules import symbols
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,8 +98,8 @@ def begin(
     """Answer whether the caller may go ahead.
 
     ``found`` is the effect as it is known, ``floor`` the policy that the name's first effect in the family fixed,
-    ``owner`` what can be seen of the process that started it, ``crossed`` the unkeyed effects of that name which a
-    restore or fork has stepped back over, ``probe`` whether the caller can find out whether it happened. Raises
+    ``owner`` what can be seen of the process that started it, ``crossed`` the effects of that name which a restore or
+    fork has stepped back over, ``probe`` whether the caller can find out whether it happened. Raises
     EffectConflictError, EffectBusyError, EffectInDoubtError.
     """
     _agree(claim, found, floor)
@@ -117,20 +119,30 @@ def begin(
 
 def _agree(claim: Claim, found: Effect | None, floor: EffectPolicy | None) -> None:
     """Refuse a claim that names an effect, but means another one."""
-    if found is not None and found.arguments != claim.arguments:
-        problem = f"it was begun with other arguments: {found.arguments[:16]}… then, {claim.arguments[:16]}… now"
-        raise EffectConflictError(str(claim.id), problem, found)
+    _same_arguments(claim, found)
     fixed = max((policy for policy in (floor, found.policy if found else None) if policy), default=None)
     if fixed is not None and claim.policy < fixed:
         problem = f"its policy is {fixed.value} in this family, {claim.policy.value} is weaker"
         raise EffectConflictError(str(claim.id), problem, found)
 
 
+def _same_arguments(claim: Claim, found: Effect | None) -> None:
+    if found is not None and found.arguments != claim.arguments:
+        problem = f"it was begun with other arguments: {found.arguments[:16]}… then, {claim.arguments[:16]}… now"
+        raise EffectConflictError(str(claim.id), problem, found)
+
+
 def _reworded(claim: Claim, crossed: Sequence[Effect]) -> None:
-    """Refuse an unkeyed effect that may be one of those that were stepped back over, in other words."""
-    others = [one for one in crossed if not claim.keyed and one.arguments != claim.arguments]
-    alike = [one for one in others if one.id.occurrence >= claim.id.occurrence]
-    if alike and not claim.policy.repeatable:
+    """Refuse an unkeyed effect that may be one of those that were stepped back over, in other words.
+
+    What counts is whether those may be run again: a reworded claim has another forwarded key, so that nobody would
+    notice the repetition, whatever its policy. Only what changes nothing may pass.
+    """
+    if claim.keyed or claim.policy is EffectPolicy.READ_ONLY:
+        return
+    others = [one for one in crossed if not one.keyed and not one.policy.repeatable]
+    alike = [one for one in others if one.arguments != claim.arguments and one.id.occurrence >= claim.id.occurrence]
+    if alike:
         listed = "; ".join(f"{one.id} is {one.state.value}" for one in alike[:LISTED])
         problem = (
             f"{len(alike)} effect(s) of this name with other arguments were stepped back over: {listed}; "
@@ -181,15 +193,15 @@ def started(claim: Claim, found: Effect | None, owner: Owner, last: Place | None
 def completed(effect: Effect, attempt: int, result: str, last: Place) -> Effect | None:
     """Return the record after attempt ``attempt`` said that it happened; None if that is known already.
 
-    An attempt that has been replaced is noted as evidence. Raises EffectConflictError for another result than the one
-    that stands.
+    An attempt that was replaced, or comes after a verdict, is noted as evidence, even of the same result: it may have
+    been carried out twice. Raises EffectConflictError if this attempt has another outcome already.
     """
     known = attrs.evolve(effect, argued=effect.argued or last)
     if attempt == effect.attempt and effect.state is EffectState.STARTED:
         return attrs.evolve(known, state=EffectState.COMPLETED, owner=None, result=result, resulted=None, error="")
-    if effect.state is EffectState.COMPLETED and effect.result == result:
-        return None
     if attempt == effect.attempt and effect.state in (EffectState.COMPLETED, EffectState.FAILED):
+        if effect.result == result:
+            return None
         stands = f"{effect.state.value}, {f'result {effect.result[:16]}…' if effect.result else effect.error}"
         problem = f"it has an outcome already ({stands}), this one has result {result[:16]}…; the first stands"
         raise EffectConflictError(str(effect.id), problem, effect)
@@ -205,19 +217,22 @@ def _late(effect: Effect, last: Place) -> Effect:
 def failed(effect: Effect, attempt: int, error: str, happened: bool | None, last: Place) -> Effect | None:
     """Return the record after an attempt ended with an error; None if that is known already.
 
-    ``happened``: True, it took place all the same; False, it did not; None, nobody knows, and the attempt lets go.
-    Raises EffectConflictError if an outcome that says otherwise stands.
+    ``happened``: True, it took place all the same; False, it did not; None, nobody knows, and the attempt lets go. An
+    attempt that was replaced, or comes after a verdict, is noted as evidence. Raises EffectConflictError if this
+    attempt has an outcome that says otherwise already.
     """
-    if happened not in (True, False, None):
+    if happened is not None and type(happened) is not bool:
         raise InvalidStateError(f"happened is True, False or None, not {happened!r}")
     error = text(error, "error")
-    known = attrs.evolve(effect, argued=effect.argued or last, owner=None, error=error)
+    known = attrs.evolve(effect, argued=effect.argued or last)
     outcome = {True: EffectState.HAPPENED, False: EffectState.FAILED, None: EffectState.STARTED}[happened]
-    if attempt != effect.attempt or effect.state in (EffectState.HAPPENED, EffectState.NOT_HAPPENED):
-        return _late(attrs.evolve(effect, argued=known.argued), last)
-    if effect.state is EffectState.STARTED:
-        return None if known == effect and outcome is effect.state else attrs.evolve(known, state=outcome)
-    if outcome in (effect.state, EffectState.STARTED):
+    if attempt == effect.attempt and effect.state is EffectState.STARTED:
+        after = attrs.evolve(known, state=outcome, owner=None, error=error)
+        return None if after == effect else after
+    own = effect.state in (EffectState.COMPLETED, EffectState.FAILED) or (effect.state.happened and not effect.who)
+    if attempt != effect.attempt or not own:
+        return _late(known, last)
+    if happened is None or happened is effect.state.happened:
         return None
     problem = f"it has an outcome already ({effect.state.value}), this one is {outcome.value}; the first stands"
     raise EffectConflictError(str(effect.id), problem, effect)
@@ -226,7 +241,11 @@ def failed(effect: Effect, attempt: int, error: str, happened: bool | None, last
 def reconciled(
     effect: Effect, *, happened: bool, who: str, why: str, result: str | None, owner: Liveness, last: Place
 ) -> Effect | None:
-    """Return the record after a verdict; None if the same one stands. Raises EffectBusyError, EffectConflictError."""
+    """Return the record after a verdict; None if it is known already that it did, or did not, happen.
+
+    The first verdict stands, with its ``who``, ``why`` and ``result``. Raises EffectBusyError while a live owner
+    carries it out, EffectConflictError if it is settled otherwise.
+    """
     if type(happened) is not bool:
         raise InvalidStateError(f"a verdict says happened=True or happened=False, not {happened!r}")
     who, why = text(who, "who", needed=True), text(why, "why", needed=True)
@@ -262,9 +281,10 @@ def compensated(effect: Effect, *, who: str, why: str, last: Place) -> Effect | 
 def cancelled(claim: Claim, effect: Effect | None, *, who: str, why: str, last: Place | None) -> Effect | None:
     """Return the record of an effect that must never be begun; None if that is known.
 
-    Raises EffectConflictError for one that has happened, or may have.
+    Raises EffectConflictError for one that has happened, or may have, or has other arguments.
     """
     who, why = text(who, "who", needed=True), text(why, "why", needed=True)
+    _same_arguments(claim, effect)
     if effect is None:
         return Effect(claim.id, claim.keyed, claim.policy, claim.arguments, EffectState.CANCELLED, 0, who=who, why=why)
     if effect.state is EffectState.CANCELLED:
@@ -291,7 +311,8 @@ def recorded(claim: Claim, effect: Effect | None, result: str) -> Effect | None:
             result=result,
             recorded=True,
         )
-    if effect.recorded and (effect.arguments, effect.result) == (claim.arguments, result):
+    _same_arguments(claim, effect)
+    if effect.recorded and effect.state.happened and effect.result == result:
         return None
     problem = f"it is known already as {effect.state.value}; raise occurrence= if this is another one"
     raise EffectConflictError(str(effect.id), problem, effect)
@@ -306,15 +327,47 @@ def check_next(before: Effect | None, after: Effect, verb: str) -> str:
     if state not in allowed or after.state not in (states or {after.state if state is None else state}):
         return f"a {verb} leads from {state.value if state else 'nothing'} to {after.state.value}"
     if before is None:
-        return "" if after.attempt == (verb == "begin") else "its first attempt has another number"
-    kept = attrs.evolve(before, policy=after.policy).id == after.id and before.arguments == after.arguments
-    if not kept or (before.keyed, before.recorded) != (after.keyed, after.recorded) or after.policy < before.policy:
+        return _first(after, verb)
+    if verb == "begin" and after.policy > _AGAIN[before.state]:
+        return f"a {after.policy.value} effect that is {before.state.value} was begun again"
+    if _KEPT(before) != _KEPT(after) or after.policy < before.policy:
         return "it became another effect"
     if after.attempt != before.attempt + (verb == "begin") or after.evidence != before.evidence + (verb == "late"):
         return "its attempts are miscounted"
-    return ""
+    if after.argued is None or before.argued not in (None, after.argued):
+        return "it names other arguments"
+    free = _FREE.get(verb, ())
+    touched = [name for name in _SAID if name not in free and getattr(before, name) != getattr(after, name)]
+    return f"a {verb} changes its {', '.join(touched)}" if touched else _owned(after, verb)
 
 
+def _first(effect: Effect, verb: str) -> str:
+    counted = (effect.attempt, effect.evidence, effect.recorded) == (verb == "begin", 0, verb == "record")
+    if not counted or effect.argued or effect.resulted:
+        return "its first entry counts what was not there before"
+    return _owned(effect, verb)
+
+
+def _owned(effect: Effect, verb: str) -> str:
+    """Whoever begins owns it until something is said; what is late says nothing about the owner."""
+    if verb == "late" or (effect.owner is not None) == (verb == "begin"):
+        return ""
+    return f"a {verb} leaves it {'with' if effect.owner else 'without'} an owner"
+
+
+_KEPT = operator.attrgetter("id", "keyed", "arguments", "recorded")
+_SAID = ("policy", "owner", "result", "resulted", "who", "why", "error")
+_FREE = {
+    "begin": _SAID,
+    "complete": ("owner", "result", "resulted", "error"),
+    "fail": ("owner", "error"),
+    "release": ("owner", "error"),
+    "late": ("resulted",),
+    "reconcile": ("owner", "result", "resulted", "who", "why"),
+    "compensate": ("resulted", "who", "why"),
+    "cancel": ("result", "resulted", "who", "why"),
+}
+"""Verb → what it may change, beside state, counts and the place of the arguments."""
 _S = EffectState
 VERBS: dict[str, tuple[set[EffectState | None], set[EffectState]]] = {
     "begin": ({None, *set(_S) - {_S.CANCELLED}}, {_S.STARTED}),
@@ -328,13 +381,23 @@ VERBS: dict[str, tuple[set[EffectState | None], set[EffectState]]] = {
     "record": ({None}, {_S.COMPLETED}),
 }
 """Verb → states it may come from, states it may lead to (empty: the same). ``begin`` on a settled one is a retry."""
+_AGAIN = {
+    **dict.fromkeys(_S, EffectPolicy.AT_MOST_ONCE),
+    _S.STARTED: EffectPolicy.IDEMPOTENT,
+    **dict.fromkeys((_S.COMPLETED, _S.HAPPENED), EffectPolicy.READ_ONLY),
+}
+"""State → the strongest policy under which it may be begun again."""
 
 
 def text(given: str, what: str, *, needed: bool = False) -> str:
-    """Return a text for the record, cut to ``TEXT_MAX`` characters. Raises InvalidStateError."""
-    if type(given) is not str or (needed and not given.strip()):
+    """Return a text for the record, cut to ``TEXT_MAX`` characters.
+
+    Raises InvalidStateError for anything else, and where it is ``needed`` but nothing of it can be seen.
+    """
+    kept = given.encode("utf-8", "replace").decode()[:TEXT_MAX] if type(given) is str else None
+    if kept is None or (needed and symbols.invisible(kept)):
         raise InvalidStateError(f"{what} is a text{' and must not be blank' if needed else ''}, not {given!r:.100}")
-    return given.encode("utf-8", "replace").decode()[:TEXT_MAX]
+    return kept
 
 
 def _by(effect: Effect) -> str:

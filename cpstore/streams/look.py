@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from cpstore.errors import CorruptError, NotFoundError
 from cpstore.model.checkpoint import Checkpoint
 from cpstore.model.entry import EPOCHS, link_of
+from cpstore.model.fork import Citation
 from cpstore.model.glossary import Change, Glossary, Reread
-from cpstore.rules.glossary import apply, in_force, inherit
+from cpstore.rules.glossary import apply, describe, in_force, inherit, moved
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cpstore.journal import Reading
     from cpstore.model.binding import Directive
     from cpstore.model.entry import Entry, StreamId
@@ -125,3 +130,47 @@ def landed(reading: Reading, number: int, key: str) -> Checkpoint | None:
     if (entry.detail or {}).get("key", {}).get("name") != key:
         raise CorruptError(f"{entry.stream}: entry {seq} is filed under key {key!r}, but does not carry it; run verify")
     return header(reading, number, entry)
+
+
+@attrs.frozen
+class Outdated:
+    """A definition that ``lineage`` has changed since this one was forked from it at ``revision`` (of ``lineage``).
+
+    ``here`` describes what is locked here, ``there`` what is in force there, ``""`` where nothing is any more.
+    """
+
+    symbol: str
+    here: str
+    there: str
+    lineage: str
+    revision: int
+
+
+def outdated(reading: Reading, stream: StreamId) -> tuple[Outdated, ...]:
+    """Return the definitions of a lineage that those above it have changed since the forks that lead to it."""
+    number, last, _ = find(reading, stream, None)
+    mine = glossary_at(reading, number, last)
+    found: dict[str, Outdated] = {}
+    above = reading.tx.kin(number)
+    while above is not None:
+        cited = Citation.from_value((reading.entry(number, 1).detail or {}).get("parent"))
+        _, newest, then = find(reading, reading.tx.name(above.parent), cited.revision)
+        now = glossary_at(reading, above.parent, newest)
+        for symbol, _, there in moved(glossary_at(reading, above.parent, then), now):
+            held = mine.get(symbol)
+            if held is not None and symbol not in found and moved(Glossary((held,)), now):
+                found[symbol] = Outdated(symbol, describe(held), there, cited.lineage, cited.revision)
+        number, above = above.parent, reading.tx.kin(above.parent)
+    return tuple(found[symbol] for symbol in sorted(found))
+
+
+def epochs(reading: Reading, number: int, entry: Entry) -> Iterator[Entry]:
+    """Yield the restores and compactions of a lineage up to an entry, newest first, each verified."""
+    seq = entry.epoch
+    while seq:
+        found = entry if entry.seq == seq else reading.entry(number, seq)
+        yield found
+        before = (found.detail or {}).get("previousEpoch", 0)
+        if found.kind not in EPOCHS or type(before) is not int or before >= seq:
+            raise CorruptError(f"{entry.stream}: entry {seq} is said to restore or compact, but does not; run verify")
+        seq = before

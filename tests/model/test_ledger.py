@@ -144,6 +144,12 @@ def test_a_malformed_field_is_corrupt(record: Any, field: str, junk: Any) -> Non
         type(record).from_value(record.to_value() | {field: junk})
 
 
+def test_the_lineage_of_a_member_is_a_name() -> None:
+    for junk in ("", " x", "\ud800"):
+        with pytest.raises(CorruptError, match="lineage id"):
+            Member.from_value(WHOLE.to_value() | {"lineage": junk, "id": f"lineage:{junk}"})
+
+
 @pytest.mark.parametrize("record", [SEEN, HELD, PLAIN, WHOLE, EVENT])
 def test_a_value_with_other_fields_is_corrupt(record: Any) -> None:
     whole = record.to_value()

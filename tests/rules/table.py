@@ -424,7 +424,9 @@ def an_unfit_symbol_is_refused_with_the_reason(rules: Any, symbol: str, said: st
             rules.glossary.advance(HELD, step=3, where="a@4", **command)
 
 
-SEEN_BY_NOBODY = ("\u200b", "\u3164", "\u115f\u1160\uffa0", "\u2800", "\ufe0f", "\u00ad\u2060", "\x00\u2028\u2029 \u200b")
+SEEN_BY_NOBODY = (
+    "\u200b", "\u3164", "\u115f\u1160\uffa0", "\u2800", "\ufe0f", "\u00ad\u2060", "\x00\u2028\u2029 \u200b",
+)  # fmt: skip
 
 
 @law(MALFORMED, *((text,) for text in SEEN_BY_NOBODY))

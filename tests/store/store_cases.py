@@ -79,8 +79,9 @@ def assert_holds(store: cpstore.Store, expected: dict[tuple[str, str], list[Any]
 
 
 def content(path: str | os.PathLike[str]) -> dict[str, bytes]:
-    """Return the bytes of a store's files. The store must not be open in this process."""
-    return {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in FILES if Path(f"{path}{suffix}").exists()}
+    """Return the bytes of a store's files, but not when the lock was held last. The store must not be open here."""
+    found = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in FILES if Path(f"{path}{suffix}").exists()}
+    return {suffix: whole.partition(b" since ")[0] if suffix == "-lock" else whole for suffix, whole in found.items()}
 
 
 def size(path: str | os.PathLike[str]) -> int:
