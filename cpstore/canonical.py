@@ -22,6 +22,11 @@ def encode(value: Value) -> bytes:
     Raises InvalidStateError, with the JSON Pointer of the place, for anything outside the model.
     """
     _check(value, "", 0)
+    return spell(value)
+
+
+def spell(value: Value) -> bytes:
+    """Return the canonical bytes of a value that ``encode`` has let pass before."""
     return _ENCODE(value).encode("utf-8")
 
 
@@ -51,26 +56,45 @@ def _refuse(text: str) -> Any:
 
 
 def _check(value: Value, path: str, depth: int) -> None:
+    """Refuse what has no canonical spelling. Scalars are looked at where they stand: most of a value is scalars."""
     kind = type(value)
-    if kind is str:
-        try:
-            value.encode("utf-8")  # type: ignore[union-attr]
-        except UnicodeEncodeError as error:
-            raise InvalidStateError("text with a lone surrogate", path) from error
-    elif kind is int:
-        if not -MAX_INTEGER <= value <= MAX_INTEGER:  # type: ignore[operator]
-            raise InvalidStateError("integer beyond 53 bits", path)
-    elif kind is dict:
+    if kind is dict:
         if depth >= MAX_DEPTH:
             raise InvalidStateError("nested too deeply", path)
         for key, child in value.items():  # type: ignore[union-attr]
             if type(key) is not str or not key.isascii():
                 raise InvalidStateError(f"key {key!r} is not ASCII text", path)
-            _check(child, f"{path}/{key}", depth + 1)
+            wrong = _fault(child)
+            if wrong is None:
+                _check(child, f"{path}/{key}", depth + 1)
+            elif wrong:
+                raise InvalidStateError(wrong, f"{path}/{key}")
     elif kind is list:
         if depth >= MAX_DEPTH:
             raise InvalidStateError("nested too deeply", path)
         for at, child in enumerate(value):  # type: ignore[arg-type]
-            _check(child, f"{path}/{at}", depth + 1)
-    elif value is not None and kind is not bool:
-        raise InvalidStateError(f"{kind.__name__} has no canonical spelling", path)
+            wrong = _fault(child)
+            if wrong is None:
+                _check(child, f"{path}/{at}", depth + 1)
+            elif wrong:
+                raise InvalidStateError(wrong, f"{path}/{at}")
+    else:
+        wrong = _fault(value)
+        if wrong is None or wrong:
+            raise InvalidStateError(wrong or f"{kind.__name__} has no canonical spelling", path)
+
+
+def _fault(value: Value) -> str | None:
+    """Say what is wrong with a scalar, "" if nothing is; None for what is not one."""
+    kind = type(value)
+    if kind is str:
+        if value.isascii():  # type: ignore[union-attr]
+            return ""
+        try:
+            value.encode("utf-8")  # type: ignore[union-attr]
+        except UnicodeEncodeError:
+            return "text with a lone surrogate"
+        return ""
+    if kind is int:
+        return "" if -MAX_INTEGER <= value <= MAX_INTEGER else "integer beyond 53 bits"  # type: ignore[operator]
+    return "" if value is None or kind is bool else None

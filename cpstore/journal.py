@@ -106,7 +106,9 @@ class Journal:
             epoch=epoch,
         )
         signed = pae(entry.body(self.origin, prev))
-        return Signed(entry.signed(self._signer.sign(signed)), signed)
+        made = entry.signed(self._signer.sign(signed))
+        self._remember(digest(made.writer + made.signature + signed))
+        return Signed(made, signed)
 
     def log(self, position: Position) -> Frontier:
         """Return the log as it stands, for the entries that one transaction appends. Raises CorruptError."""
@@ -163,19 +165,23 @@ class Journal:
         """Return the entry's leaf hash in the log."""
         return leaf_hash(leaf_data(pae(entry.body(self.origin, prev)), entry.signature, entry.writer))
 
-    def verify(self, entry: Entry, before: Entry | None) -> None:
+    def verify(self, entry: Entry, before: Entry | None, *, anew: bool = False) -> None:
         """Check one entry's signature and its link. Raises SignatureError.
 
-        What was found good is remembered: the same signature of the same bytes by the same key is good again.
+        What was signed here or found good is remembered: the same signature of the same bytes by the same key is good
+        again, unless all is to be looked at ``anew``.
         """
         signed = pae(entry.body(self.origin, link_of(before)))
         proven = digest(entry.writer + entry.signature + signed)
-        if proven not in self._proven:
+        if anew or proven not in self._proven:
             what = f"entry {entry.seq} of {entry.stream}"
             self.keyring.verify(entry.writer, entry.signature, signed, what)
-            if len(self._proven) >= PROVEN:
-                self._proven.clear()
-            self._proven.add(proven)
+            self._remember(proven)
+
+    def _remember(self, proven: bytes) -> None:
+        if len(self._proven) >= PROVEN:
+            self._proven.clear()
+        self._proven.add(proven)
 
     def borrow(self, entry: Entry) -> Source | None:
         """Return the outline that was authenticated by this very entry, for one reader at a time."""

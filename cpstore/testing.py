@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cpstore.backends.port import EffectRow, Kin
 from cpstore.digest import ZERO
-from cpstore.errors import CheckpointStoreError
+from cpstore.errors import CheckpointStoreError, CorruptError
 from cpstore.model.entry import Entry, Kind, StreamId, StreamKind
 from cpstore.snapshot.records import Segment, SegmentHead
 
@@ -46,6 +47,28 @@ def add(tx: Writer, number: int, *entries: Entry) -> None:
     for one in entries:
         tx.add_entry(number, one)
         tx.add_block(number, one.seq, b"block %d" % one.seq)
+
+
+def family(tx: Writer, forks: dict[str, tuple[str, int]], *roots: str) -> dict[str, int]:
+    """Add lineages without a parent, and forks (child: parent and place in the log); returns their numbers."""
+    numbers = {name: tx.add_stream(StreamId("default", StreamKind.LINEAGE, name)) for name in (*roots, *forks)}
+    origin = {name: name for name in roots}
+    for child, (parent, leaf) in forks.items():
+        origin[child] = origin[parent]
+        tx.add_kin(numbers[child], Kin(numbers[parent], numbers[origin[child]], leaf))
+    return numbers
+
+
+def effect(number: int, stream: int, seq: int, **changed: Any) -> EffectRow:
+    """Return the row of effect ``number`` (below 256), by default settled, of a family with the root 1."""
+    fields: dict[str, Any] = {"root": 1, "name": "pay", "policy": 3, "kind": 2, "settled": True, **changed}
+    return EffectRow(identity=bytes([number]) * 32, stream=stream, seq=seq, **fields)
+
+
+def put(tx: Writer, *rows: EffectRow) -> None:
+    """File rows, each over what is there of its effect."""
+    for row in rows:
+        tx.put_effect(row, tx.effect(row.identity))
 
 
 class BackendContract:
@@ -215,3 +238,194 @@ class BackendContract:
         with backend.read() as reader:
             assert list(reader.notes()) == [(1000, b"sooner"), (2000, b"later")]
             assert reader.last_note() == (2000, b"later")
+
+    # --- families and effects
+
+    def test_an_entry_keeps_its_epoch(self, backend: Backend) -> None:
+        made = [entry(1), entry(2, epoch=2, kind=Kind.RESTORE), entry(3, epoch=2)]
+        with backend.write() as tx:
+            number = tx.add_stream(STREAM)
+            add(tx, number, *made)
+
+        with backend.read() as reader:
+            assert [one.epoch for one in reader.entries(number, 1, 9)] == [0, 2, 2]
+            assert reader.last(number) == made[2]
+
+    def test_a_stream_is_named_by_its_number(self, backend: Backend) -> None:
+        other = StreamId("x", StreamKind.LEDGER, "A", 2)
+        with backend.write() as tx:
+            numbers = {one: tx.add_stream(one) for one in (STREAM, other)}
+
+        with backend.read() as reader:
+            assert {one: reader.name(number) for one, number in numbers.items()} == {STREAM: STREAM, other: other}
+            with pytest.raises(CorruptError):
+                reader.name(max(numbers.values()) + 1)
+
+    def test_a_family_is_its_first_lineage_and_all_forks(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5), "c": ("b", 7), "d": ("a", 9), "z": ("y", 8)}, "a", "y")
+
+        with backend.read() as reader:
+            assert (reader.kin(at["a"]), reader.kin(at["c"])) == (None, Kin(at["b"], at["a"], 7))
+            assert [number for number, _ in reader.kins()] == sorted(at[name] for name in "bcdz")
+            assert dict(reader.kins())[at["z"]] == Kin(at["y"], at["y"], 8)
+            assert reader.family(at["a"])[0] == at["a"]
+            assert sorted(reader.family(at["a"])) == sorted(at[name] for name in "abcd")
+            assert reader.family(at["y"]) == [at["y"], at["z"]]
+
+    def test_descendants_are_the_forks_of_an_interval_and_all_forks_of_theirs(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5), "c": ("b", 70), "d": ("a", 9), "e": ("c", 80), "z": ("y", 6)}, "a", "y")
+
+        def found(stream: str, since: int, upto: int) -> str:
+            numbers = reader.descendants(at[stream], since, upto)
+            return "".join(sorted(name for name in at if at[name] in numbers))
+
+        with backend.read() as reader:
+            assert [found("a", *span) for span in ((4, 5), (5, 9), (0, 99), (5, 8), (9, 99))] == [
+                "bce",
+                "d",
+                "bcde",
+                "",
+                "",
+            ]
+            assert (found("b", 0, 99), found("c", 79, 80), found("e", 0, 99), found("y", 0, 99)) == ("ce", "e", "", "z")
+
+    def test_an_effect_is_found_by_its_identity_as_it_was_filed_last(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5)}, "a")
+            put(
+                tx, effect(1, at["a"], 2, root=at["a"], settled=False), effect(2, at["a"], 3, root=at["a"], name="mail")
+            )
+            put(tx, effect(1, at["b"], 4, root=at["a"], policy=0, kind=4))
+
+        with backend.read() as reader:
+            # The policy is that of the first entry about an effect; all else is that of the newest.
+            assert reader.effect(b"\1" * 32) == effect(1, at["b"], 4, root=at["a"], kind=4)
+            assert reader.effect(b"\2" * 32) == effect(2, at["a"], 3, root=at["a"], name="mail")
+            assert reader.effect(b"\3" * 32) is None
+            assert reader.number_of_effect(b"\3" * 32) == 0
+            assert 0 < reader.number_of_effect(b"\1" * 32) < reader.number_of_effect(b"\2" * 32)
+            assert list(reader.all_effects()) == [
+                (effect(1, at["b"], 4, root=at["a"], kind=4), [(at["a"], 2, 2), (at["b"], 4, 4)]),
+                (effect(2, at["a"], 3, root=at["a"], name="mail"), [(at["a"], 3, 3)]),
+            ]
+
+    def test_what_was_filed_before_and_is_gone_is_not_filed_over(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {}, "a")
+
+        with pytest.raises(CorruptError), backend.write() as tx:
+            tx.put_effect(effect(1, at["a"], 3, root=at["a"]), effect(1, at["a"], 2, root=at["a"]))
+        with pytest.raises(CheckpointStoreError), backend.write() as tx:
+            tx.put_effect(effect(2, at["a"], 3, root=at["a"]), None)
+            tx.put_effect(effect(2, at["a"], 4, root=at["a"]), None)
+        with backend.read() as reader:
+            assert list(reader.all_effects()) == []
+
+    def test_effects_are_paged_in_the_order_of_their_first_mention(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {}, "a", "y")
+            rows = [
+                effect(n, at["a"], n + 1, root=at["a"], name="pay" if n % 3 else "mail", settled=n % 2 == 0)
+                for n in range(9, 0, -1)
+            ]
+            put(tx, *rows, effect(10, at["y"], 2, root=at["y"]))
+            put(tx, effect(9, at["a"], 40, root=at["a"], name="mail", settled=False))
+
+        def page(name: str | None = None, *, unsettled: bool = False, after: int = 0, limit: int = 99) -> list[int]:
+            return [r.identity[0] for r in reader.effects(at["a"], name, unsettled=unsettled, after=after, limit=limit)]
+
+        with backend.read() as reader:
+            assert page() == list(range(9, 0, -1))
+            third = reader.number_of_effect(bytes([7]) * 32)
+            assert (page(after=third), page(after=third, limit=2)) == ([6, 5, 4, 3, 2, 1], [6, 5])
+            assert (page("mail"), page("no such")) == ([9, 6, 3], [])
+            assert (page(unsettled=True), page("pay", unsettled=True, limit=2)) == ([9, 7, 5, 3, 1], [7, 5])
+            assert [r.identity[0] for r in reader.effects(at["y"], None, unsettled=False, after=0, limit=9)] == [10]
+
+    def test_the_first_effect_of_a_name_fixes_its_policy_in_its_family(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {}, "a", "y")
+            put(tx, effect(1, at["a"], 2, root=at["a"], policy=1), effect(2, at["a"], 3, root=at["a"], policy=3))
+            put(tx, effect(3, at["y"], 2, root=at["y"], policy=2))
+
+        with backend.read() as reader:
+            assert (reader.first_policy(at["a"], "pay"), reader.first_policy(at["y"], "pay")) == (1, 2)
+            assert (reader.first_policy(at["a"], "Pay"), reader.first_policy(at["a"], "mail")) == (None, None)
+
+    def test_an_interval_is_crossed_by_what_has_an_entry_after_it_began(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5)}, "a")
+            root = at["a"]
+            put(tx, *(effect(kind + 1, root, kind + 2, root=root, kind=kind) for kind in range(5)))  # seqs 2 to 6
+            put(tx, effect(1, root, 10, root=root, kind=0), effect(3, at["b"], 3, root=root, settled=False))
+            put(tx, effect(6, root, 11, root=root, name="mail"))
+
+        def crossed(since: int, upto: int) -> dict[int, int]:
+            rows = reader.traced(root, since, upto, classes=(0, 1, 2, 3, 4), name=None, limit=99)
+            found = reader.crossed(root, since, upto)
+            assert sum(found.values()) == len(rows)
+            return found
+
+        with backend.read() as reader:
+            assert crossed(0, 99) == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
+            assert crossed(5, 99) == {0: 1, 2: 1, 4: 1}
+            assert crossed(6, 99) == {0: 1, 2: 1}
+            assert crossed(3, 5) == {0: 1, 2: 1, 3: 1}  # it began before, and went on after
+            assert crossed(11, 99) == {}
+            assert reader.crossed(at["b"], 0, 99) == {2: 1}
+
+    def test_traced_effects_are_asked_by_class_and_name_up_to_a_limit(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5)}, "a")
+            root = at["a"]
+            put(tx, *(effect(n, root, n + 1, root=root, kind=n % 5, name=("pay", "mail")[n % 2]) for n in range(20)))
+            put(tx, effect(2, root, 50, root=root, kind=2, settled=False))
+
+        def traced(since: int = 0, limit: int = 99, name: str | None = None, *classes: int) -> list[int]:
+            rows = reader.traced(root, since, 99, classes=classes, name=name, limit=limit)
+            return sorted(row.identity[0] for row in rows)
+
+        with backend.read() as reader:
+            assert traced(0, 99, None, 3, 4) == [3, 4, 8, 9, 13, 14, 18, 19]
+            assert traced(0, 99, "pay", 2, 3) == [2, 8, 12, 18]
+            assert traced(15, 99, None, 2) == [2, 17]
+            assert len(traced(0, 3, None, 2)) == 3
+            assert reader.traced(at["b"], 0, 99, classes=(2,), name=None, limit=9) == []
+
+    def test_an_effect_whose_class_changes_is_traced_under_the_new_one_everywhere(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5)}, "a")
+            put(tx, effect(1, at["a"], 2, root=at["a"], kind=1), effect(1, at["b"], 2, root=at["a"], kind=2))
+
+        with backend.read() as reader:
+            assert (reader.crossed(at["a"], 0, 9), reader.crossed(at["b"], 0, 9)) == ({2: 1}, {2: 1})
+
+    def test_unsettled_effects_are_those_of_a_stream_since_that_may_not_be_repeated(self, backend: Backend) -> None:
+        with backend.write() as tx:
+            at = family(tx, {"b": ("a", 5)}, "a", "y")
+            root = at["a"]
+            put(tx, *(effect(n, root, n + 2, root=root, kind=n, settled=False) for n in range(5)))
+            put(tx, effect(5, root, 9, root=root), effect(6, at["b"], 2, root=root, settled=False))
+            put(tx, effect(7, at["y"], 2, root=at["y"], settled=False))
+            put(tx, effect(3, root, 20, root=root, kind=3))
+
+        def unsettled(family: str, stream: str, since: int) -> list[int]:
+            return [row.identity[0] for row in reader.unsettled(at[family], at[stream], since)]
+
+        with backend.read() as reader:
+            assert unsettled("a", "a", 0) == [2, 4]
+            assert (unsettled("a", "a", 4), unsettled("a", "a", 6)) == ([4], [])
+            assert (unsettled("a", "b", 1), unsettled("a", "b", 2), unsettled("y", "y", 0)) == ([6], [], [7])
+            assert unsettled("y", "a", 0) == []
+
+    def test_a_durable_write_is_a_write(self, backend: Backend) -> None:
+        with backend.write(durable=True) as tx:
+            number = tx.add_stream(STREAM)
+            add(tx, number, entry(1))
+        with pytest.raises(ZeroDivisionError), backend.write(durable=True) as tx:
+            add(tx, number, entry(2))
+            raise ZeroDivisionError
+        with backend.write() as tx:
+            assert tx.last(number) == entry(1)

@@ -29,6 +29,20 @@ APPEND = [
     "COMMIT",
 ]
 SEAL = [*APPEND[:4], "INSERT INTO segment", "DELETE FROM tail", *APPEND[5:]]
+BEGIN = [
+    *APPEND[:3],
+    "SELECT effect",  # the effect itself
+    "SELECT effect",  # the policy of its name
+    "SELECT kin",  # whether the lineage has stepped back over anything
+    "INSERT INTO entry",
+    "INSERT INTO tail",
+    "INSERT INTO effect",
+    "INSERT INTO trace",
+    "UPDATE log",
+    "COMMIT",
+]
+COMPLETE = [*APPEND[:3], "SELECT effect", *APPEND[3:5], "UPDATE effect", "INSERT INTO trace", *APPEND[5:]]
+REPLAY = [*APPEND[:3], "SELECT effect", "SELECT effect", "COMMIT"]
 FIXED = 150
 
 
@@ -117,6 +131,67 @@ def test_the_step_that_seals_a_segment_takes_one_statement_more(store: cpstore.S
         append(lineage, 128)
 
     assert seen == SEAL
+
+
+def begin(lineage: Any, order: int) -> Any:
+    return lineage.begin("pay", {"order": order}, policy=cpstore.EffectPolicy.AT_MOST_ONCE)
+
+
+def test_begin_and_complete_are_one_transaction_each_whatever_was_done_before(store: cpstore.Store) -> None:
+    lineage = grown(store, 5)
+    for order in range(40):
+        begin(lineage, order).complete("receipt")
+
+    with traced(store) as begun:
+        handle = begin(lineage, 99)
+    with traced(store) as completed:
+        handle.complete({"receipt": 1})
+    with traced(store) as replayed:
+        assert not begin(lineage, 99).fresh
+    with traced(store) as appended:
+        append(lineage, 6)
+
+    assert (begun, completed, replayed, appended) == (BEGIN, COMPLETE, REPLAY, APPEND)
+
+
+def test_an_effect_adds_two_rows_an_entry_and_two_of_the_index(store: cpstore.Store) -> None:
+    lineage = grown(store, 5)
+    begin(lineage, 1).complete("receipt")
+    names = ("effect", "trace", "kin")
+
+    def count() -> dict[str, int]:
+        more = {name: connection(store).execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names}
+        return rows(store) | more
+
+    before = count()
+    handle = begin(lineage, 2)
+    between = count()
+    handle.complete("receipt")
+    handle.complete("receipt")
+    begin(lineage, 2)
+    after = count()
+
+    def added(one: dict[str, int], two: dict[str, int]) -> dict[str, int]:
+        return {name: two[name] - one[name] for name in two if two[name] != one[name]}
+
+    assert added(before, between) == {"entry": 1, "tail": 1, "effect": 1, "trace": 1}
+    assert added(between, after) == {"entry": 1, "tail": 1}
+
+
+def test_a_plan_asks_as_much_over_many_effects_as_over_few_and_writes_nothing(store: cpstore.Store) -> None:
+    asked = []
+    for effects in (1, 60):
+        lineage = grown(store, 5, f"{effects}")
+        for order in range(effects):
+            begin(lineage, order).complete()
+        changes = connection(store).total_changes
+        lineage.head()
+        with traced(store) as seen:
+            assert lineage.plan_restore(1).cleared
+        asked.append(seen)
+        assert connection(store).total_changes == changes
+
+    assert asked[0] == asked[1] and len(asked[0]) <= 20
 
 
 def test_a_refused_commit_writes_nothing(store: cpstore.Store) -> None:

@@ -96,7 +96,7 @@ class Entries:
             return False
         self._revisions.append(entry.revision)
         try:
-            self._journal.verify(entry, before)
+            self._journal.verify(entry, before, anew=True)
         except SignatureError as error:
             find(
                 "signature",

@@ -329,7 +329,7 @@ class SqliteWriter(SqliteReader, EffectWriter):
                 self._names.number_of_writer(self, entry.writer),
                 entry.term,
                 entry.signature + entry.state + entry.packs,
-                None if entry.detail is None else canonical.encode(dict(entry.detail)),
+                None if entry.detail is None else canonical.spell(dict(entry.detail)),
                 entry.epoch,
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import attrs
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cpstore.streams.opened import OpenStreams
 
 
+@runtime_checkable
 class LineageHandle(Protocol):
     """What a membership needs of a lineage: its names, and how far its handle has looked."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import InvalidStateError, NotFoundError, StaleWriteError
 from cpstore.ledger.desk import Read
 from cpstore.model.entry import StreamId, StreamKind
 from cpstore.model.ledger import ABSENT, Absent, Seen, Status
+from cpstore.model.names import check_count
 from cpstore.rules import ledger as rules
 from cpstore.rules import revisions
 from cpstore.snapshot import values
@@ -16,7 +18,7 @@ from cpstore.streams.act import Plan, carry_out
 from cpstore.streams.board import Board, value_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from cpstore.journal import Reading
     from cpstore.ledger.desk import Desk, LineageHandle
@@ -109,7 +111,8 @@ class Peer:
         a locked symbol), RevisionConflictError (the lineage was restored or compacted since its handle looked),
         InvalidStateError, BusyError, StorageError. Nothing is written then.
         """
-        return self.write_batch({key: value}, seen={} if seen is None else {key: seen})[0]
+        puts = {rules.check_key(key): value}
+        return self.write_batch(puts, seen={} if seen is None else {key: seen})[0]
 
     def write_batch(
         self, puts: Mapping[str, Any], *, seen: Mapping[str, Read | Seen | Absent] | Iterable[Read | Seen] = ()
@@ -118,10 +121,12 @@ class Peer:
 
         ``seen`` has the citations, by key or as they were read. The errors are those of ``write``.
         """
+        if not isinstance(puts, Mapping):
+            raise InvalidStateError(f"a batch is a mapping from key to value, not {type(puts).__name__}")
         cited = _cited(seen)
-        stray = sorted(set(cited) - set(puts))
+        stray = sorted(repr(key) for key in set(cited) - set(puts))
         if stray:
-            raise InvalidStateError(f"seen cites {', '.join(map(repr, stray))}, which the batch does not write")
+            raise InvalidStateError(f"seen cites {', '.join(stray)}, which the batch does not write")
         fresh = {key: values.decode(values.encode(value, "")) for key, value in puts.items()}
         batch = [rules.Put(key, _seen(cited.get(key)), value_digest(value)) for key, value in fresh.items()]
         refusal: list[StaleWriteError] = []
@@ -158,7 +163,7 @@ class Peer:
         doubt that made it read-only or suspect. Raises PeerReadOnlyError with the keys that are missing,
         StaleWriteError with those that have been written or were read too early, InvalidStateError.
         """
-        shown = [_seen(one) for one in reads]
+        shown = [_seen(one) for one in _listed(reads, "revalidate")]
 
         def decide(reading: Reading) -> Plan:
             board = Board(self._desk.opened, reading)
@@ -181,6 +186,8 @@ class Peer:
             )
         if type(text) is not str or not text.strip():
             raise InvalidStateError("say in a line what was compacted")
+        check_count(tokens_before, "tokens_before", 0)
+        check_count(tokens_after, "tokens_after", 0)
 
         def decide(reading: Reading) -> Plan:
             board = Board(self._desk.opened, reading)
@@ -208,9 +215,13 @@ class Peer:
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    def poll(self, *, limit: int = 100) -> list[Event]:
-        """Return the first events that this peer has not acknowledged, in order: at least once, none skipped."""
-        events = self._desk.events(self._cursor())[: max(0, limit)]
+    def poll(self, *, limit: int | None = 100) -> list[Event]:
+        """Return the first events that this peer has not acknowledged, in order: at least once, none skipped.
+
+        ``limit`` ends after so many, None gives all.
+        """
+        check_count(limit, "limit", 0)
+        events = self._desk.events(self._cursor())[:limit]
         if events:
             self._delivered = max(self._delivered or 0, events[-1].position)
         return events
@@ -229,6 +240,8 @@ class Peer:
 
         Only the database's change counter is looked at meanwhile.
         """
+        if timeout is not None and type(timeout) not in (int, float):
+            raise InvalidStateError(f"timeout is a number of seconds or None, not {timeout!r:.100}")
         end = None if timeout is None else time.monotonic() + timeout
         pause, longest = PAUSE
         counter: int | None = None
@@ -293,14 +306,22 @@ class Peer:
 
 
 def _cited(seen: Any) -> dict[str, Any]:
-    if isinstance(seen, dict):
+    if isinstance(seen, Mapping):
         return dict(seen)
     found: dict[str, Any] = {}
-    for one in seen:
+    for one in _listed(seen, "seen"):
         if not isinstance(one, Read | Seen):
             raise InvalidStateError(f"seen takes what read() gave, not {one!r:.100}")
+        if one.key in found:
+            raise InvalidStateError(f"seen cites key {one.key!r} twice", advice="pass the newest read of it")
         found[one.key] = one
     return found
+
+
+def _listed(given: Any, name: str) -> Iterable[Any]:
+    if not isinstance(given, Iterable):
+        raise InvalidStateError(f"{name} takes a list of what read() gave, not {type(given).__name__}")
+    return given
 
 
 def _seen(given: Citation) -> Seen | Absent | None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from cpstore.errors import CorruptError, InvalidStateError, NotFoundError
-from cpstore.ledger.desk import Desk, Read
+from cpstore.ledger.desk import Desk, LineageHandle, Read
 from cpstore.ledger.peer import Peer
 from cpstore.model.entry import Kind, StreamId, StreamKind
 from cpstore.model.ledger import member_id
-from cpstore.model.names import check_name
+from cpstore.model.names import check_count, check_name
 from cpstore.rules import ledger as rules
 from cpstore.streams import look
 from cpstore.streams.act import Plan, Step, carry_out
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cpstore.journal import Journal, Reading
-    from cpstore.ledger.desk import LineageHandle
     from cpstore.model.ledger import Event, Member
     from cpstore.streams.opened import OpenStreams
 
@@ -77,6 +76,8 @@ class SharedLedger:
         checkpoint, InvalidStateError, BusyError, StorageError.
         """
         desk = self._desk
+        if lineage is not None and not isinstance(lineage, LineageHandle):
+            raise InvalidStateError(f"lineage is a handle of a lineage, not {type(lineage).__name__}")
         if lineage is not None and lineage.namespace != self.namespace:
             raise InvalidStateError(
                 f"lineage {lineage.id!r} is in namespace {lineage.namespace!r}, the ledger in {self.namespace!r}"
@@ -129,7 +130,9 @@ class SharedLedger:
 
         Raises NotFoundError, CorruptError.
         """
-        seq = self._newest(rules.check_key(key))
+        return self._history(key, self._newest(rules.check_key(key)))
+
+    def _history(self, key: str, seq: int) -> Iterator[KeyVersion]:
         while seq:
             with self._desk.looking() as reading:
                 version, seq = self._version(reading, key, seq)
@@ -137,7 +140,8 @@ class SharedLedger:
 
     def events(self, *, after: int = 0) -> list[Event]:
         """Return what the ledger has told its peers since a position, oldest first."""
-        return self._desk.events(after)
+        check_count(after, "after", 0)
+        return self._desk.events(after or 0)
 
     def _newest(self, key: str) -> int:
         with self._desk.opened.lock, self._desk.looking() as reading:

@@ -138,14 +138,13 @@ class Compact(Commit):
         )
         earlier = compactions(reading, last, line)
         first, until = rules.span(last.revision, earlier[0][0].revision if earlier else None)
-        levels = {record.summary: record.level for _, record in earlier}
         record = Compaction(
             first=first,
             last=until,
             covers=covers,
             path=summary.path,
             summary=named,
-            level=rules.level(_levels(before, covers, levels)),
+            level=rules.level(_levels(before, covers, [record for _, record in earlier])),
             tokens_before=summary.tokens_before,
             tokens_after=summary.tokens_after,
             claims=summary.claims,
@@ -245,11 +244,15 @@ def _whole(path: str, value: Any) -> Covered:
     return Covered(path, None, None, digest(enc).hex(), len(enc))
 
 
-def _levels(before: dict[str, Any], covers: tuple[Covered, ...], levels: dict[str, int]) -> Iterator[int]:
-    """Yield the levels of the earlier summaries that are covered."""
+def _levels(before: dict[str, Any], covers: tuple[Covered, ...], earlier: list[Compaction]) -> Iterator[int]:
+    """Yield the levels of the earlier summaries that are covered, in items or in a value that went whole."""
+    levels = {record.summary: record.level for record in earlier}
     if not levels:
         return
     for part in covers:
+        if part.start is None:
+            inside = [record for record in earlier if record.path.startswith(part.path + "/")]
+            yield from (record.level for record in inside if _find(before, record.path) == record.summary)
         value = _at(before, part.path)
         for item in [value] if part.start is None else value[part.start : part.stop]:
             found = levels.get(value_digest(item))

@@ -59,42 +59,41 @@ class Effects:
         """Answer with a handle; see ``Lineage.begin``."""
         asked = self.asked(name, args, policy, key, occurrence, scope)
         for last in (False, True):
-            answer, known = self._begin(asked, probe=probe is not None and not last)
+            answer, handle = self._begin(asked, probe=probe is not None and not last)
             if answer is not Answer.PROBE:
-                handle = EffectHandle(self, known, fresh=answer is Answer.FRESH)
-                if handle.fresh:
-                    _UNDER_WAY[self.origin, known.record.id.digest, known.record.attempt] = handle
                 return handle
-            self._probe(known.record, probe)
+            self._probe(handle.record, probe)
         raise AssertionError  # pragma: no cover - the second turn never answers PROBE
 
-    def _begin(self, asked: Asked, *, probe: bool) -> tuple[Answer, Known]:
-        answer: list[Any] = []
+    def _begin(self, asked: Asked, *, probe: bool) -> tuple[Answer, EffectHandle]:
+        answers: list[tuple[Answer, EffectHandle]] = []
 
         def decide(reading: Reading) -> Plan:
             found, claim = self._find(reading, asked)
             self._line.stands(reading)
             before = None if found is None else found.record
-            answer[:] = [
-                rules.begin(
-                    claim,
-                    before,
-                    floor=self._floor(reading, claim),
-                    owner=self._liveness(before),
-                    crossed=() if found else self._crossed(reading, claim),
-                    probe=probe,
-                ),
-                found,
-            ]
-            if answer[0] is not Answer.FRESH:
+            answer = rules.begin(
+                claim,
+                before,
+                floor=self._floor(reading, claim),
+                owner=self._liveness(before),
+                crossed=() if found else self._crossed(reading, claim),
+                probe=probe,
+            )
+            if answer is not Answer.FRESH:
+                assert found is not None  # noqa: S101 - there is nothing to replay or to probe otherwise
+                answers[:] = [(answer, EffectHandle(self, found, fresh=False))]
                 return Plan()
             after = rules.started(claim, before, owner.myself(), None if found is None else found.place)
-            return self._plan(reading, "begin", found, after, [asked.encoded] if found is None else [])
+            plan, known = self._plan(reading, "begin", found, after, [asked.encoded] if found is None else [])
+            handle = EffectHandle(self, known, fresh=True)
+            # Before it is written: no other thread may find it started and take it for abandoned.
+            _UNDER_WAY[self.origin, after.id.digest, after.attempt] = handle
+            answers[:] = [(answer, handle)]
+            return plan
 
-        made = self._carry_out(decide)
-        if answer[0] is Answer.FRESH:
-            return Answer.FRESH, self._made(made)
-        return answer[0], answer[1]
+        self._carry_out(decide)
+        return answers[0]
 
     def _probe(self, effect: Effect, probe: Any) -> None:
         said = probe(effect.id.forwarded(self.origin))
@@ -189,10 +188,13 @@ class Effects:
             self._exists(reading)
             known[:] = [self._one(reading, effect)]
             verb, after = change(known[0])
-            return Plan() if after is None else self._plan(reading, verb, known[0], after, attached)
+            if after is None:
+                return Plan()
+            plan, known[0] = self._plan(reading, verb, known[0], after, attached)
+            return plan
 
-        made = self._carry_out(decide)
-        return self._made(made) if made else known[0]
+        self._carry_out(decide)
+        return known[0]
 
     def _declare(
         self,
@@ -201,19 +203,21 @@ class Effects:
         change: Callable[[Claim, Effect | None, Place | None], Effect | None],
         attached: list[bytes],
     ) -> Known:
-        known: list[Known | None] = []
+        known: list[Known] = []
 
         def decide(reading: Reading) -> Plan:
             found, claim = self._find(reading, asked)
-            known[:] = [found]
             after = change(claim, *((None, None) if found is None else (found.record, found.place)))
             given = [asked.encoded] if found is None else []
-            return Plan() if after is None else self._plan(reading, verb, found, after, given + attached)
+            if after is None:
+                assert found is not None  # noqa: S101 - a rule answers None only about what it was shown
+                known[:] = [found]
+                return Plan()
+            plan, after_it = self._plan(reading, verb, found, after, given + attached)
+            known[:] = [after_it]
+            return plan
 
-        made = self._carry_out(decide)
-        if made:
-            return self._made(made)
-        assert known[0] is not None  # noqa: S101 - a rule answers None only about what it was shown
+        self._carry_out(decide)
         return known[0]
 
     # --- looking ---------------------------------------------------------------------------------------------
@@ -249,7 +253,9 @@ class Effects:
 
     def read(self, reading: Reading, row: EffectRow) -> Known:
         """Return an effect's record out of its newest entry, verified. Raises CorruptError."""
-        entry = reading.entry(row.stream, row.seq)
+        opened, last = self._line.opened, self._line.opened.last
+        newest = last is not None and (opened.number, last.seq) == (row.stream, row.seq)
+        entry = last if newest and last is not None else reading.entry(row.stream, row.seq)
         detail = entry.detail or {}
         if entry.kind is not Kind.EFFECT or "effect" not in detail:
             raise CorruptError(f"{entry.stream}: entry {row.seq} is filed as one of an effect, but is not; run verify")
@@ -343,7 +349,9 @@ class Effects:
             return Liveness.ALIVE if under_way else Liveness.GONE
         return owner.liveness(effect.owner)
 
-    def _plan(self, reading: Reading, verb: str, found: Known | None, after: Effect, attached: list[bytes]) -> Plan:
+    def _plan(
+        self, reading: Reading, verb: str, found: Known | None, after: Effect, attached: list[bytes]
+    ) -> tuple[Plan, Known]:
         opened, last = self._line.opened, self._line.opened.last
         assert last is not None  # noqa: S101
         root = crossing.family(reading, opened)[0]
@@ -359,35 +367,24 @@ class Effects:
                 stream=number,
                 seq=entry.seq,
             )
-            tx.put_effect(row, tx.effect(row.identity) if found else None)
+            tx.put_effect(row, None if found is None else attrs.evolve(row, kind=found.record.kind))
 
-        detail = {"act": verb, "effect": after.to_value()}
-        return Plan(
-            (
-                Step(
-                    opened,
-                    Kind.EFFECT,
-                    lambda writer: writer.attach(attached) if attached else writer.bare(),
-                    last.revision,
-                    last.step,
-                    detail,
-                    file=file,
-                ),
-            )
+        step = Step(
+            opened,
+            Kind.EFFECT,
+            lambda writer: writer.attach(attached) if attached else writer.bare(),
+            last.revision,
+            last.step,
+            {"act": verb, "effect": after.to_value()},
+            file=file,
         )
+        return Plan((step,)), Known(after, Place(self._line.id, last.seq + 1))
 
-    def _carry_out(self, decide: Callable[[Reading], Plan]) -> tuple[Any, ...]:
+    def _carry_out(self, decide: Callable[[Reading], Plan]) -> None:
         opened = self._line.opened
         with opened.lock:
-            made = carry_out(self._line.journal, opened, decide, durable=True)
+            carry_out(self._line.journal, opened, decide, durable=True)
         self._line.streams.used(opened)
-        return made
-
-    def _made(self, made: tuple[Any, ...]) -> Known:
-        (one,) = made
-        detail = one.entry.detail or {}
-        record = Effect.from_value(detail["effect"], self._line.namespace)
-        return Known(record, Place(self._line.id, one.entry.seq))
 
 
 @attrs.frozen

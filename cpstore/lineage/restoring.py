@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from cpstore.errors import CorruptError, UnsafeRollbackError
+from cpstore.errors import CorruptError, InvalidStateError, UnsafeRollbackError
 from cpstore.lineage import crossing
 from cpstore.lineage.effects import Effects
 from cpstore.model.checkpoint import Checkpoint
@@ -66,7 +66,10 @@ def facts(line: Line, reading: Reading, number: int, entry: Entry, last: Entry, 
 
 
 def plan(line: Line, reading: Reading, revision: int, *, fork: bool = False) -> tuple[RestorePlan, Judgement]:
-    """Answer what going back to a revision means."""
+    """Answer what going back to a revision means. Raises NotFoundError, InvalidStateError where none is named."""
+    given: object = revision
+    if given is None:
+        raise InvalidStateError("to go back takes the number of a revision, not None", advice="history() lists them")
     number, last, entry = look.find(reading, line.stream, revision)
     found = facts(line, reading, number, entry, last, fork=fork)
     judgement = rules.judge(found)

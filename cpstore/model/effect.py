@@ -36,15 +36,15 @@ class EffectPolicy(enum.Enum):
     AT_MOST_ONCE = "at_most_once"
     """Never run it again without a person's word."""
 
+    def __init__(self, word: str) -> None:
+        del word
+        self.rank = len(type(self).__members__)
+        """Its place in the order, from 0."""
+
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, EffectPolicy):
             return NotImplemented
         return self.rank < other.rank
-
-    @property
-    def rank(self) -> int:
-        """Its place in the order, from 0."""
-        return tuple(EffectPolicy).index(self)
 
     @property
     def repeatable(self) -> bool:
@@ -95,7 +95,7 @@ class EffectId:
     @property
     def digest(self) -> bytes:
         """The SHA-256 (32 bytes) of ``DOMAIN`` and the canonical JSON of all fields."""
-        return digest(DOMAIN + canonical.encode(attrs.asdict(self)))
+        return _digest(self)
 
     def forwarded(self, origin: str) -> str:
         """Return the idempotency key to hand to whoever carries the effect out: 64 hex digits, equal on every attempt.
@@ -107,6 +107,11 @@ class EffectId:
     def __str__(self) -> str:
         again = f" #{self.occurrence}" if self.occurrence > 1 else ""
         return f"{self.name!r}{again} (key {self.key:.20})"
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(effect: EffectId) -> bytes:
+    return digest(DOMAIN + canonical.encode(attrs.asdict(effect)))
 
 
 @attrs.frozen
@@ -227,12 +232,12 @@ def _made(fields: dict[str, Any], namespace: str) -> Effect:
     arguments = hex_digest(fields["arguments"], "effect")
     if fields["scope"] not in ("family", "lineage"):
         raise ValueError("its scope is unknown")
-    for name in ("attempt", "evidence", "occurrence"):
-        if not is_step(fields[name]):
-            raise ValueError(f"its {name} is no number")
-    texts = [fields[name] for name in ("who", "why", "error")]
-    if any(type(text) is not str for text in texts) or type(fields["recorded"]) is not bool:
-        raise ValueError("a text or a mark has another type")
+    for name, least in (("attempt", 0), ("evidence", 0), ("occurrence", 1)):
+        if not is_step(fields[name]) or fields[name] < least:
+            raise ValueError(f"its {name} is no number from {least} on")
+    texts = [_text(fields[name]) for name in ("who", "why", "error")]
+    if type(fields["recorded"]) is not bool:
+        raise ValueError("a mark in it is neither true nor false")
     names = check_name(fields["lineage"], "lineage id"), check_name(fields["name"], "effect name")
     key = check_name(fields["key"], "effect key") if keyed else arguments
     return Effect(
@@ -254,19 +259,26 @@ def _made(fields: dict[str, Any], namespace: str) -> Effect:
     )
 
 
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > TEXT_MAX:
+        raise ValueError(f"a text in it is not one of at most {TEXT_MAX} characters")
+    value.encode()  # UnicodeEncodeError is a ValueError
+    return value
+
+
 def _owner(value: Any) -> Owner | None:
     if value is None:
         return None
     boot, space, pid, started = value
-    if type(boot) is not str or type(space) is not str or not is_step(pid) or not is_step(started):
+    if not is_step(pid) or not is_step(started):
         raise ValueError("its owner is not a process")
-    return Owner(boot, space, pid, started)
+    return Owner(_text(boot), _text(space), pid, started)
 
 
 def _place(value: Any) -> Place | None:
     if value is None:
         return None
     lineage, seq = value
-    if not is_step(seq):
+    if not is_step(seq) or seq < 1:
         raise ValueError("a place in it is no entry")
     return Place(check_name(lineage, "lineage id"), seq)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
+from cpstore import canonical
 from cpstore.errors import CorruptError, InvalidStateError
 from cpstore.model.binding import exact, hex_digest, is_step
 
@@ -24,16 +26,20 @@ class Verdict(enum.Enum):
 
 
 def _ids(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str):
-        raise InvalidStateError("an acknowledgement lists effect ids, it is not one text")
-    return tuple(sorted(given))
+    listed = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if listed is None or any(type(one) is not str for one in listed):
+        raise InvalidStateError(f"the effects of an acknowledgement are a list of ids, not {given!r:.100}")
+    return tuple(sorted(listed))
 
 
 def _gaps(given: Any) -> tuple[tuple[int, int], ...]:
     try:
-        return tuple(sorted((first, last) for first, last in given))
+        pairs = [(first, last) for first, last in given]
     except (TypeError, ValueError) as error:
-        raise InvalidStateError("gaps are pairs (first seq, last seq)") from error
+        raise InvalidStateError(f"gaps are pairs (first seq, last seq), not {given!r:.100}") from error
+    if not all(is_step(end) for pair in pairs for end in pair):
+        raise InvalidStateError(f"gaps are pairs of seqs, not {given!r:.100}")
+    return tuple(sorted(pairs))
 
 
 @attrs.frozen
@@ -58,15 +64,17 @@ class Acknowledgement:
     def from_value(cls, value: Any) -> Acknowledgement:
         """Read what ``to_value`` wrote. Raises CorruptError for anything else."""
         fields = exact(value, "acknowledgement", "effects", "gaps", "who", "why")
-        if type(fields["who"]) is not str or type(fields["why"]) is not str or type(fields["effects"]) is not list:
-            raise CorruptError("a stored acknowledgement has parts of another type")
+        for name in ("who", "why"):
+            if type(fields[name]) is not str or not fields[name].strip():
+                raise CorruptError(f"a stored acknowledgement does not say {name}")
         try:
-            made = cls(
-                fields["who"], fields["why"], [hex_digest(one, "effect") for one in fields["effects"]], fields["gaps"]
-            )
+            made = cls(**fields)
+            canonical.encode(value)
         except InvalidStateError as error:
             raise CorruptError(f"a stored acknowledgement cannot be read: {error}") from error
-        if made.to_value() != value or any(not is_step(end) for gap in made.gaps for end in gap):
+        for one in made.effects:
+            hex_digest(one, "acknowledgement")
+        if made.to_value() != value:
             raise CorruptError("a stored acknowledgement has another spelling than its own")
         return made
 
@@ -110,4 +118,6 @@ class RestorePlan:
 
 
 def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict(value)
     return [_listed(part) for part in value] if isinstance(value, tuple) else value

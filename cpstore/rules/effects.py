@@ -229,8 +229,7 @@ def failed(effect: Effect, attempt: int, error: str, happened: bool | None, last
     if attempt == effect.attempt and effect.state is EffectState.STARTED:
         after = attrs.evolve(known, state=outcome, owner=None, error=error)
         return None if after == effect else after
-    own = effect.state in (EffectState.COMPLETED, EffectState.FAILED) or (effect.state.happened and not effect.who)
-    if attempt != effect.attempt or not own:
+    if attempt != effect.attempt or effect.who:  # a name stands under every verdict, and under nothing else
         return _late(known, last)
     if happened is None or happened is effect.state.happened:
         return None
@@ -301,16 +300,8 @@ def recorded(claim: Claim, effect: Effect | None, result: str) -> Effect | None:
     Raises EffectConflictError if it is known otherwise.
     """
     if effect is None:
-        return Effect(
-            claim.id,
-            claim.keyed,
-            claim.policy,
-            claim.arguments,
-            EffectState.COMPLETED,
-            0,
-            result=result,
-            recorded=True,
-        )
+        done = EffectState.COMPLETED
+        return Effect(claim.id, claim.keyed, claim.policy, claim.arguments, done, 0, result=result, recorded=True)
     _same_arguments(claim, effect)
     if effect.recorded and effect.state.happened and effect.result == result:
         return None
@@ -323,12 +314,12 @@ def check_next(before: Effect | None, after: Effect, verb: str) -> str:
     if verb not in VERBS:
         return f"it has the unknown verb {verb!r}"
     allowed, states = VERBS[verb]
-    state: EffectState | None = None if before is None else before.state
-    if state not in allowed or after.state not in (states or {after.state if state is None else state}):
+    state = None if before is None else before.state
+    if state not in allowed or after.state not in (states or {state}):
         return f"a {verb} leads from {state.value if state else 'nothing'} to {after.state.value}"
     if before is None:
         return _first(after, verb)
-    if verb == "begin" and after.policy > _AGAIN[before.state]:
+    if verb == "begin" and after.policy > _AGAIN.get(before.state, after.policy):
         return f"a {after.policy.value} effect that is {before.state.value} was begun again"
     if _KEPT(before) != _KEPT(after) or after.policy < before.policy:
         return "it became another effect"
@@ -369,7 +360,7 @@ _FREE = {
 }
 """Verb → what it may change, beside state, counts and the place of the arguments."""
 _S = EffectState
-VERBS: dict[str, tuple[set[EffectState | None], set[EffectState]]] = {
+VERBS: dict[str, tuple[set[EffectState | None], set[EffectState | None]]] = {
     "begin": ({None, *set(_S) - {_S.CANCELLED}}, {_S.STARTED}),
     "complete": ({_S.STARTED}, {_S.COMPLETED}),
     "fail": ({_S.STARTED}, {_S.FAILED, _S.HAPPENED}),
@@ -382,11 +373,11 @@ VERBS: dict[str, tuple[set[EffectState | None], set[EffectState]]] = {
 }
 """Verb → states it may come from, states it may lead to (empty: the same). ``begin`` on a settled one is a retry."""
 _AGAIN = {
-    **dict.fromkeys(_S, EffectPolicy.AT_MOST_ONCE),
     _S.STARTED: EffectPolicy.IDEMPOTENT,
-    **dict.fromkeys((_S.COMPLETED, _S.HAPPENED), EffectPolicy.READ_ONLY),
+    _S.COMPLETED: EffectPolicy.READ_ONLY,
+    _S.HAPPENED: EffectPolicy.READ_ONLY,
 }
-"""State → the strongest policy under which it may be begun again."""
+"""State → the strongest policy under which it may be begun again; any, where none is named."""
 
 
 def text(given: str, what: str, *, needed: bool = False) -> str:

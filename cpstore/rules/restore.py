@@ -8,6 +8,7 @@ import attrs
 
 from cpstore.errors import InvalidStateError
 from cpstore.model.restore import Acknowledgement, Verdict
+from cpstore.rules import symbols
 
 if TYPE_CHECKING:
     from cpstore.model.effect import Effect
@@ -75,7 +76,7 @@ def check_acknowledged(judgement: Judgement, acknowledgement: Acknowledgement | 
     if judgement.verdict is Verdict.CLEARED:
         return ""
     if judgement.verdict is Verdict.REFUSED:
-        return "an acknowledgement does not override this" if acknowledgement else "refused"
+        return "refused" if acknowledgement is None else "an acknowledgement does not override this"
     if acknowledgement is None:
         return "nobody has answered for it: pass acknowledge="
     wrong = [f"effect {one[:16]}… is not named" for one in _beyond(judgement.effects, acknowledgement.effects)]
@@ -94,7 +95,7 @@ def _sound(acknowledgement: Acknowledgement) -> None:
     if not isinstance(given, Acknowledgement):
         raise InvalidStateError(f"acknowledge= takes an Acknowledgement(who, why, effects, gaps), not {given!r:.100}")
     for name, text in (("who", acknowledgement.who), ("why", acknowledgement.why)):
-        if type(text) is not str or not text.strip():
+        if type(text) is not str or symbols.invisible(text):
             raise InvalidStateError(f"the {name} of an acknowledgement is a text that is not blank, not {text!r:.100}")
 
 

@@ -23,7 +23,8 @@ from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
 from cpstore.snapshot.records import ATTACHED, BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
 from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.shrink import Shrinking
-from cpstore.snapshot.tree import List, Map, Node, Run, Tree
+from cpstore.snapshot.state import map_header
+from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
 from cpstore.snapshot.values import array_header
 from cpstore.snapshot.whole import Kept, Whole
 
@@ -224,10 +225,15 @@ class SnapshotWriter:
 
     def _encoded(self, node: Node) -> bytes:
         """Return the encoding of a node that is not kept."""
+        if isinstance(node, Leaf):
+            return self._fetch(node.enc) if is_ref(node.enc) else node.enc
         if isinstance(node, List):
             items = [self._fetch(item) if is_ref(item) else item for item in self._items(node.runs)]
             return array_header(len(items)) + b"".join(items)
-        return self._read().encoded(self.tree, node)
+        if node.folded and node.ref is not None:
+            return self._fetch(node.ref)
+        below = [pack(key) + self._encoded(child) for key, child in node.children.items()]
+        return map_header(len(below)) + b"".join(below)
 
     def _hashes(self, node: List) -> list[bytes]:
         self._hashed += node.count

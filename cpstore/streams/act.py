@@ -128,7 +128,6 @@ class _Act:
             fits = self.made and not self._moved(tx, position) and (self.plan.holds is None or self.plan.holds(tx))
             if not fits:
                 self._again(tx, position)
-                position = tx.position(self.opened.number)
             log = self.journal.log(position)
             landed = [self._append(tx, *one, log) for one in self.made]
             if landed:

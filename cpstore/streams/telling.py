@@ -53,7 +53,8 @@ def told(
             "peer": member.peer,
         }
         event |= {"revision": revision, "text": text}
-        back = None if cursors is None else cursors.get(board.name)
+        # Where the state that was gone back to had not joined yet, it has heard nothing.
+        back = None if cursors is None else cursors.get(board.name, 0)
         steps.append(board.member_step(change(board, member), kind, event=event, cursor=back))
     return steps
 

@@ -7,6 +7,7 @@ import sqlite3
 import pytest
 from sqlite_cases import opened, work
 
+import cpstore
 from cpstore.backends import engine, scripts
 from cpstore.backends.scripts import Script, pending
 from cpstore.errors import CheckpointStoreError, SchemaChangedError, SchemaError, SchemaTooNewError
@@ -137,3 +138,80 @@ def test_pending_migrations_are_carried_out_once(tmp_path, monkeypatch):
     assert db.execute("SELECT count(*) FROM schema_script").fetchall() == [(len(known) + 1,)]
     assert db.execute("PRAGMA user_version").fetchall() == [(len(known) + 1,)]
     db.close()
+
+
+def of_the_first_release(path):
+    """Take away from a store all that later scripts made: what is left is a file of the release before them."""
+    first = scripts.load("sqlite")[0]
+    fresh = sqlite3.connect(":memory:")
+    fresh.executescript(first.sql)
+    known = {name for (name,) in fresh.execute("SELECT name FROM sqlite_schema")} | {"schema_script"}
+    columns = {name: [c[1] for c in fresh.execute(f"PRAGMA table_info({name})")] for name in known}
+    fresh.close()
+    db = sqlite3.connect(path, isolation_level=None)
+    objects = db.execute("SELECT type, name, tbl_name FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+    for kind in ("trigger", "index", "table"):
+        for name in [name for found, name, _ in objects if found == kind and name not in known]:
+            db.execute(f"DROP {kind} {name}")
+    for table in [name for found, name, _ in objects if found == "table" and name in known - {"schema_script"}]:
+        for column in [c[1] for c in db.execute(f"PRAGMA table_info({table})") if c[1] not in columns[table]]:
+            db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+    db.execute("DELETE FROM schema_script WHERE name <> ?", (first.name,))
+    db.execute("PRAGMA user_version = 1")
+    found = db.execute("SELECT sql FROM sqlite_schema WHERE name = 'entry'").fetchone()[0]
+    assert "epoch" not in found and not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'kin'").fetchall()
+    db.close()
+
+
+def test_a_store_of_the_first_release_with_forks_of_forks_learns_who_is_related_to_whom(tmp_path):
+    path = tmp_path / "a.db"
+    with cpstore.open(path) as store:
+        for namespace in ("default", "other"):
+            task = store.lineage("task", namespace=namespace)
+            for turn in (1, 2, 3):
+                task.commit({"turn": turn}, step=turn)
+            for name, revision in (("b", 1), ("c", None)):
+                child = task.fork(name, revision=revision)
+                child.commit({"child": name}, step=9)
+                child.fork(f"{name}/again").fork(f"{name}/again/and again")
+            # A name that means something in JSON, in SQL and in a path, and a state that looks like a fork's detail.
+            odd = task.fork('it\'s "odd" / ü $.parent')
+            odd.commit({"parent": {"lineage": "task"}}, step=9)
+            odd.fork("of odd")
+        store.lineage("alone").commit({"parent": {"lineage": "task"}}, step=1, key="parent")
+        before = dict(kins(store))
+        states = {(found.namespace, found.id): found.head for found in store.lineages()}
+    assert len(before) == 16
+    of_the_first_release(path)
+
+    with pytest.raises(SchemaError, match="open it for writing once"):
+        cpstore.open(path, read_only=True)
+    with cpstore.open(path) as store:
+        assert dict(kins(store)) == before
+        report = store.verify()
+        assert report.good, report.findings
+        assert {(found.namespace, found.id): found.head for found in store.lineages()} == states
+        first, last = store.lineage("task"), store.lineage("b/again/and again")
+        first.load()
+        last.load()
+        first.begin("pay", {}, policy=cpstore.EffectPolicy.AT_MOST_ONCE).complete("receipt")
+        assert last.begin("pay", {}, policy=cpstore.EffectPolicy.AT_MOST_ONCE).outcome == "receipt"
+        first.restore(1)
+        assert first.load() == {"turn": 1} and store.verify().good
+
+
+def test_a_store_of_the_first_release_without_forks_has_no_kin(tmp_path):
+    path = tmp_path / "a.db"
+    with cpstore.open(path) as store:
+        store.lineage("task").commit({}, step=1)
+    of_the_first_release(path)
+
+    with cpstore.open(path) as store:
+        assert dict(kins(store)) == {} and store.verify().good
+        store.lineage("task").fork("child")
+        assert len(dict(kins(store))) == 1 and store.verify().good
+
+
+def kins(store):
+    with store._journal.backend.read() as tx:
+        return list(tx.kins())

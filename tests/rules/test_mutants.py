@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cpstore import rules as package
-from cpstore.rules import forks, forms, glossary, revisions, symbols  # noqa: F401  (so that load finds them)
+from cpstore.rules import effects, forks, forms, glossary, restore, revisions, symbols  # noqa: F401  (so that load finds them)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ORDER = ["symbols", "forms", "glossary", "revisions", "forks"]  # each after those that it imports
+ORDER = ["symbols", "forms", "glossary", "revisions", "forks", "effects", "restore"]  # each after those that it imports
 HARMLESS = {
     # Nothing new, so nothing is compared: saves time only.
     "keep_apart: delete `if not self.changed:`",
@@ -32,13 +32,20 @@ SHIFTED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
 }  # fmt: skip
 
-_SPEC = importlib.util.spec_from_file_location("cpstore_rules_table", Path(__file__).with_name("table.py"))
-assert _SPEC is not None
-assert _SPEC.loader is not None
-table = importlib.util.module_from_spec(_SPEC)
-sys.modules[_SPEC.name] = table
-_SPEC.loader.exec_module(table)
-LAWS = [(check, arguments) for laws in table.LAWS.values() for _, check, arguments in laws]
+
+def beside(name: str) -> ModuleType:
+    """Run a module of this folder."""
+    spec = importlib.util.spec_from_file_location(f"cpstore_rules_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+table, table_effects = beside("table"), beside("table_effects")
+TABLES = {"effects": table_effects.EFFECTS, "restore": table_effects.RESTORE}
+"""Module → the table that guards it; the others share one."""
 
 
 def variants(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -102,11 +109,12 @@ def mutants(tree: ast.Module) -> Iterator[tuple[str, Any]]:
                 yield f"{function.name}: {name}", code
 
 
-def survives(code: dict[str, Any]) -> bool:
+def survives(code: dict[str, Any], laws: dict[str, list[tuple[Any, ...]]]) -> bool:
     try:
         rules = load(code)
-        for check, arguments in LAWS:
-            check(rules, *arguments)
+        for row in laws.values():
+            for _, check, arguments in row:
+                check(rules, *arguments)
     except Exception:
         return False
     return True
@@ -139,10 +147,11 @@ def _trees() -> dict[str, ast.Module]:
 @pytest.mark.parametrize("name", ORDER)
 def test_the_table_kills_every_mutant(name: str, trees: dict[str, ast.Module]) -> None:
     whole = {other: compile(tree, other, "exec") for other, tree in trees.items()}
-    assert survives(whole)
+    laws = TABLES.get(name, table.LAWS)
+    assert survives(whole, laws)
 
     broken = list(mutants(trees[name]))
-    alive = [text for text, code in broken if survives(whole | {name: code})]
+    alive = [text for text, code in broken if survives(whole | {name: code}, laws)]
 
     assert set(alive) <= HARMLESS, "\n".join(alive)
     assert len(broken) > 3

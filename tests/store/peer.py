@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import cpstore
@@ -17,6 +19,7 @@ class Peer:
         self.store: Any = None
         self.handles: dict[str, Any] = {}
         self.held: Any = None
+        self.effects: dict[str, Any] = {}
 
     def open(self, path: str, segment: int = 128, **options: Any) -> str:
         writer.SEGMENT_RECORDS = segment
@@ -69,6 +72,39 @@ class Peer:
         for at in range(1, 1_000_000):
             state["items"].append(f"item {at}")
             print(json.dumps(task.commit(state, step=at).revision), flush=True)
+
+    def begin(self, name: str, effect: str, args: Any, policy: str = "at_most_once", **options: Any) -> Any:
+        """Begin an effect and keep its handle; answer (fresh, forwarded key, outcome)."""
+        handle = self.lineage(name).begin(effect, args, policy=cpstore.EffectPolicy(policy), **options)
+        self.effects[effect] = handle
+        return [handle.fresh, handle.key, None if handle.fresh else handle.outcome]
+
+    def complete(self, effect: str, result: Any) -> str:
+        self.effects[effect].complete(result)
+        return "completed"
+
+    def let_go(self, effect: str) -> str:
+        del self.effects[effect]
+        return "let go"
+
+    def restore(self, name: str, revision: int) -> int:
+        return self.lineage(name).restore(revision).revision
+
+    def restored(self, name: str, revision: int) -> None:
+        """Restore, tell, and wait to be killed: nothing is closed."""
+        print(json.dumps(self.lineage(name).restore(revision).revision), flush=True)
+        time.sleep(600)
+
+    def effects_endless(self, name: str, trace: str) -> None:
+        """Carry effects out until killed: each leaves a line in a file, the world, between start and outcome."""
+        task = self.lineage(name)
+        with Path(trace).open("a") as world:
+            for at in range(1_000_000):
+                handle = task.begin("send", {"at": at}, policy=cpstore.EffectPolicy.AT_MOST_ONCE)
+                if handle.fresh:
+                    print(at, file=world, flush=True)
+                    handle.complete({"sent": at})
+                print(json.dumps(at), flush=True)
 
     def hold(self) -> str:
         """Take the write lock and keep it."""

@@ -307,7 +307,7 @@ def test_a_result_that_cannot_be_stored_leaves_the_effect_under_way_and_a_later_
     with pytest.raises(InvalidStateError) as refused:
         handle.complete({"response": {"body": object()}})
     assert refused.value.path == "/response/body"
-    assert task.effects and next(iter(task.effects())).state is EffectState.STARTED
+    assert next(iter(task.effects())).state is EffectState.STARTED
     with pytest.raises(EffectBusyError):
         begin(task)
     handle.complete({"response": {"body": "text"}})
