@@ -145,7 +145,7 @@ class Peer:
                 refusal.append(error)
                 marked = rules.suspected(member, board.position, "uncited write")
                 return Plan((board.member_step(marked, "suspect"),))
-            step = board.write_step(after, {key: (numbers[key], value) for key, value in fresh.items()}, known)
+            step = board.write_step(member, after, {key: (numbers[key], value) for key, value in fresh.items()}, known)
             return Plan((step,))
 
         (made,) = self._carry_out(decide)

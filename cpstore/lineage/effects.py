@@ -111,11 +111,14 @@ class Effects:
 
     def _crossed(self, reading: Reading, claim: Claim) -> list[Effect]:
         """Return the unkeyed effects of the claim's name that this line has stepped back over."""
-        if claim.keyed:
+        if claim.keyed or claim.policy is EffectPolicy.READ_ONLY:
             return []
         found: dict[bytes, Effect] = {}
         for stream, since, upto in crossing.intervals(reading, self._line.opened):
-            for row in reading.tx.traced(stream, since, upto, classes=(2, 3, 4), name=claim.id.name, limit=1000):
+            rows = reading.tx.traced(
+                stream, since, upto, classes=(2, 3, 4), name=claim.id.name, limit=crossing.ALL
+            )  # all of them: one that is left out might be the one that is asked for in other words
+            for row in rows:
                 effect = self.read(reading, row).record
                 if not effect.keyed:
                     found[row.identity] = effect

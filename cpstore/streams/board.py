@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from cpstore.model.glossary import Glossary
 
 MEANING = b"cpstore/meaning/v1\n"
+KNOWN = 256
+"""Memberships that a process keeps as they were read last: one of thousands of keys takes milliseconds to check."""
+
+_known: dict[str, tuple[Any, Member]] = {}
 
 
 class Board:
@@ -79,7 +83,7 @@ class Board:
     def member(self, identity: str) -> Member | None:
         """Return a membership."""
         found = self._at("members", identity)
-        return None if found is MISSING else Member.from_value(found)
+        return None if found is MISSING else _member(identity, found)
 
     def members(self) -> Iterator[Member]:
         """Yield all memberships, those that have left included."""
@@ -120,14 +124,15 @@ class Board:
             self.opened, kind, lambda writer: writer.changes(changes), 0, 0, detail, term=event is not None, file=file
         )
 
-    def write_step(self, member: Member, puts: Mapping[str, tuple[int, Any]], known: Mapping[str, Held]) -> Step:
-        """Return the entry that gives keys new revisions and values."""
+    def write_step(
+        self, before: Member, member: Member, puts: Mapping[str, tuple[int, Any]], known: Mapping[str, Held]
+    ) -> Step:
+        """Return the entry that gives keys new revisions and values; ``before`` is the writer as it is stored."""
         seq = self.position + 1
         changes = [
             _set(("keys", key), {"revision": revision, "seq": seq, "value": value})
             for key, (revision, value) in sorted(puts.items())
         ]
-        before = self.member(member.id)
         if before != member:
             changes.append(_set(("members", member.id), member.to_value()))
         rows = [
@@ -136,6 +141,17 @@ class Board:
         ]
         detail = {"member": member.id, "peer": member.peer, "writes": rows}
         return Step(self.opened, Kind.LEDGER, lambda writer: writer.changes(changes), 0, 0, detail)
+
+
+def _member(identity: str, value: Any) -> Member:
+    found = _known.get(identity)
+    if found is not None and found[0] == value:
+        return found[1]
+    member = Member.from_value(value)
+    if len(_known) >= KNOWN:
+        _known.clear()
+    _known[identity] = value, member
+    return member
 
 
 def joined(entry: Entry | None) -> dict[str, int]:

@@ -59,7 +59,7 @@ def effects(draw: st.DrawFn) -> Effect:
 
 @given(effects())
 def test_what_is_stored_reads_back_equal(record: Effect) -> None:
-    value = canonical.decode(canonical.encode(record.to_value()))  # type: ignore[arg-type]
+    value = canonical.decode(canonical.encode(record.to_value()))
     assert Effect.from_value(value, "default") == record
 
 
@@ -134,9 +134,7 @@ def test_what_the_states_say() -> None:
 def test_the_class_by_which_a_restore_judges_an_effect(
     policy: EffectPolicy, scope: str, keyed: bool, recorded: bool
 ) -> None:
-    effect = attrs.evolve(
-        PLAIN, id=attrs.evolve(ID, scope=scope), policy=policy, keyed=keyed, recorded=recorded
-    )  # fmt: skip
+    effect = attrs.evolve(PLAIN, id=attrs.evolve(ID, scope=scope), policy=policy, keyed=keyed, recorded=recorded)
     others = {("family", True): 2, ("lineage", True): 4, ("family", False): 3, ("lineage", False): 3}
     usual = {"family": 2, "lineage": 4}[scope]
     judged = others[scope, keyed] if recorded else usual

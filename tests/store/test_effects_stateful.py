@@ -36,10 +36,10 @@ claims = st.fixed_dictionaries(
     {
         "name": st.sampled_from(["pay", "pay", "mail"]),
         "args": st.sampled_from([1, 2]),
-        "key": st.sampled_from([None, None, None, "k"]),
-        "occurrence": st.sampled_from([1, 1, 2]),
+        "key": st.sampled_from([None, None, None, None, "k"]),
+        "occurrence": st.sampled_from([1, 1, 1, 2]),
         "scope": st.sampled_from(["family", "family", "lineage"]),
-        "policy": st.sampled_from([*EffectPolicy, EffectPolicy.AT_MOST_ONCE]),
+        "policy": st.sampled_from([*[EffectPolicy.AT_MOST_ONCE] * 4, *EffectPolicy]),
     }
 )
 
@@ -298,7 +298,9 @@ class Life(RuleBasedStateMachine):
 
     @rule(seed=seeds, which=st.integers(0, 1), claim=claims, look=st.sampled_from([True, True, True, False]))
     def begin(self, seed: int, which: int, claim: dict[str, Any], look: bool) -> None:
-        name = self.name(seed)
+        self.begin_one(self.name(seed), which, claim, look=look)
+
+    def begin_one(self, name: str, which: int, claim: dict[str, Any], *, look: bool) -> None:
         lineage = self.handle(name, which, look)
         answer = self.answer(name, which, claim)
         given = dict(claim)
@@ -326,7 +328,10 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(seed=seeds, result=st.sampled_from([1, 2]))
     def complete(self, seed: int, result: int) -> None:
-        identity, name, handle = self.held[seed % len(self.held)]
+        self.end_complete(seed % len(self.held), result)
+
+    def end_complete(self, at: int, result: int) -> None:
+        identity, name, handle = self.held[at]
         known = self.effects[identity]
         own = handle._attempt == known.attempt
         if own and known.state is STARTED:
@@ -366,6 +371,23 @@ class Life(RuleBasedStateMachine):
             return self.refused(EffectConflictError, lambda: handle.fail("error", happened=happened))
         self.event(name, identity)
         return self.counted()
+
+    @rule(seed=seeds, which=st.integers(0, 1), args=st.sampled_from([1, 2]), forks=st.booleans())
+    def what_agents_do_when_they_retry(self, seed: int, which: int, args: int, forks: bool) -> None:
+        """Carry an effect out, go back to the first revision or fork from it, and ask in other words."""
+        name = self.name(seed)
+        claim = {"name": "pay", "key": None, "occurrence": 1, "scope": "family", "policy": EffectPolicy.AT_MOST_ONCE}
+        before = len(self.held)
+        self.begin_one(name, which, {**claim, "args": args}, look=True)
+        if len(self.held) > before:
+            self.end_complete(len(self.held) - 1, 1)
+        unborn = [child for child in NAMES if child not in self.lines]
+        if forks and unborn:
+            self.go_fork(name, which, unborn[0], 9, answer=True)
+            name = unborn[0] if unborn[0] in self.lines else name
+        else:
+            self.go_back(name, which, 9, look=True, answer=True)
+        self.begin_one(name, which, {**claim, "args": 3 - args}, look=True)
 
     @precondition(lambda self: self.held)
     @rule(seed=seeds)
@@ -452,7 +474,9 @@ class Life(RuleBasedStateMachine):
     @rule(seed=seeds, which=st.integers(0, 1), back=st.integers(0, 5), look=st.sampled_from([True, True, False]),
           answer=st.booleans())  # fmt: skip
     def restore(self, seed: int, which: int, back: int, look: bool, answer: bool) -> None:
-        name = self.name(seed)
+        self.go_back(self.name(seed), which, back, look=look, answer=answer)
+
+    def go_back(self, name: str, which: int, back: int, *, look: bool, answer: bool) -> None:
         lineage, line = self.handle(name, which, look), self.lines[name]
         revision = max(1, len(line.revisions) - back)
         seen = self.seen.get((name, which))
@@ -480,7 +504,9 @@ class Life(RuleBasedStateMachine):
         seed=seeds, which=st.integers(0, 1), child=st.sampled_from(NAMES), back=st.integers(0, 3), answer=st.booleans()
     )
     def fork(self, seed: int, which: int, child: str, back: int, answer: bool) -> None:
-        name = self.name(seed)
+        self.go_fork(self.name(seed), which, child, back, answer=answer)
+
+    def go_fork(self, name: str, which: int, child: str, back: int, *, answer: bool) -> None:
         lineage, line = self.handle(name, which), self.lines[name]
         revision = max(1, len(line.revisions) - back)
         if child in self.lines:
@@ -527,5 +553,5 @@ class Life(RuleBasedStateMachine):
 
 TestEffects = Life.TestCase
 TestEffects.settings = settings(
-    settings.default, max_examples=max(30, settings.default.max_examples // 3), stateful_step_count=40
+    settings.default, max_examples=max(25, settings.default.max_examples // 5), stateful_step_count=25
 )

@@ -1,7 +1,8 @@
 """How agents lost or corrupted their state elsewhere, each case with the outcome that is right here.
 
 The numbers are those of a collection of public bug reports; each test names the report that it comes from. F1 is in
-test_sealing, F5 in test_sharing, F8, F10, F20 and F40 in test_concurrency, F11 in test_encoder, F19 in test_damage.
+test_sealing, F5 in test_sharing, F8, F10, F20 and F40 in test_concurrency, F11 in test_encoder, F19 in test_damage,
+F67, F68, F71, F73 and F82 in test_effect_processes.
 """
 
 from __future__ import annotations
@@ -19,16 +20,22 @@ from sample import words
 from store_cases import content, typed
 
 import cpstore
-from cpstore import Binding, Directive, Glossary, Signer, Supersession
+from cpstore import Binding, Directive, EffectPolicy, EffectState, Glossary, Signer, Supersession
 from cpstore.backends import scripts, sqlite
 from cpstore.backends.engine import judge, loaded
 from cpstore.errors import (
+    ConflictError,
     CorruptError,
+    EffectBusyError,
+    EffectConflictError,
+    EffectInDoubtError,
     InvalidStateError,
+    NotFoundError,
     RevisionConflictError,
     SchemaError,
     SemanticDriftError,
     StorageError,
+    UnsafeRollbackError,
     UntrustedKeyError,
 )
 from cpstore.snapshot import values
@@ -391,3 +398,205 @@ def test_a_directive_lets_a_definition_change_and_says_who_ordered_it(store):
     assert made.changes_glossary
     assert [binding.definition for binding in task.glossary()] == ["built"]
     assert [binding.definition for binding in task.glossary(1)] == ["merged"]
+
+
+# --- effects and going back -------------------------------------------------------------------------------------------
+
+ONCE = EffectPolicy.AT_MOST_ONCE
+WORD = {"who": "Ada", "why": "looked at the bank's site"}
+
+
+def started(store, name="task", turns=3):
+    task = store.lineage(name)
+    for turn in range(1, turns + 1):
+        task.commit({"turn": turn}, step=turn)
+    return task
+
+
+def test_f34_a_snapshot_an_effect_and_a_fork_of_equal_local_numbers_are_all_readable(store):
+    # langchain-ai/langgraphjs#2516: an interrupt and a write got one index, and one replaced the other.
+    task = started(store, turns=1)
+    task.begin("1", 1, policy=ONCE, key="1").complete({"one": 1})
+    fork = task.fork("1")
+    fork.begin("1", 1, policy=ONCE, key="1", scope="lineage").complete({"one": "fork"})
+    fork.commit({"turn": 2}, step=1, key="1")
+    task.commit({"turn": 2}, step=1, key="1")
+    assert [task.outcome(known) for known in task.effects()] == [{"one": 1}, {"one": "fork"}]
+    assert [task.load(1), task.load(2), fork.load(1), fork.load(2)] == [{"turn": 1}, {"turn": 2}] * 2
+    assert store.verify().good
+
+
+def test_f35_an_attempt_that_failed_does_not_outlive_the_one_that_succeeded(store):
+    # langchain-ai/langgraph#8833: an old error value outlived a successful retry.
+    task = started(store)
+    task.begin("pay", 1, policy=ONCE).fail("declined", happened=False)
+    task.begin("pay", 1, policy=ONCE).complete("receipt")
+    (known,) = task.effects()
+    assert (known.state, known.error, known.attempt) == (EffectState.COMPLETED, "", 2)
+    assert task.begin("pay", 1, policy=ONCE).outcome == "receipt"
+    with store._journal.backend.read() as tx:
+        said = [entry.detail for entry in tx.entries(tx.stream(task._line.stream), 1, 99) if entry.detail]
+    assert [detail["act"] for detail in said] == ["begin", "fail", "begin", "complete"]
+    assert said[1]["effect"]["error"] == "declined"
+
+
+def test_f64_the_branch_that_was_left_behind_acts_no_more(store):
+    # anthropics/claude-code#85725: an abandoned branch went on acting on live devices.
+    abandoned = started(store)
+    task = store.lineage("task")
+    task.load()
+    handle = abandoned.begin("move", "arm", policy=ONCE)
+    handle.complete("moved")
+    task.restore(1)
+    for act in (
+        lambda: abandoned.commit({"turn": 4}, step=4),
+        lambda: abandoned.begin("move", "leg", policy=ONCE),
+        lambda: abandoned.restore(2),
+    ):
+        with pytest.raises(RevisionConflictError) as refused:
+            act()
+        assert refused.value.head == 4
+    assert task.begin("move", "arm", policy=ONCE).outcome == "moved"
+
+
+def test_f70_an_outcome_that_could_not_be_stored_is_stored_by_a_retry_once(store, monkeypatch):
+    # openai/openai-agents-python#4615: the tool ran, storing its result failed, and the action was forgotten.
+    task = started(store)
+    handle = task.begin("pay", 1, policy=ONCE)
+    backend = type(store._journal.backend)
+    with monkeypatch.context() as patch:
+
+        def full(self, *args, **options):
+            raise StorageError("database or disk is full")
+
+        patch.setattr(backend, "write", full)
+        with pytest.raises(StorageError):
+            handle.complete({"receipt": 7})
+    with pytest.raises(EffectBusyError):
+        task.begin("pay", 1, policy=ONCE)
+    for _ in range(3):
+        handle.complete({"receipt": 7})
+    assert [task.outcome(known) for known in task.effects()] == [{"receipt": 7}]
+    assert store.stats()["entries"] == 3 + 2
+
+
+def test_f76_one_key_with_other_arguments_is_a_conflict_with_both_digests(store):
+    # QwenLM/qwen-code#9573: the same call id with other arguments was treated as a replay.
+    task = started(store)
+    first = task.begin("send", {"to": "Ada"}, policy=ONCE, key="call 1")
+    first.complete("sent")
+    with pytest.raises(EffectConflictError) as refused:
+        task.begin("send", {"to": "Bob"}, policy=ONCE, key="call 1")
+    other = task.begin("send", {"to": "Bob"}, policy=ONCE)
+    assert first.record.arguments[:16] in str(refused.value) and other.record.arguments[:16] in str(refused.value)
+
+
+def test_f77_an_id_is_not_taken_twice_and_the_first_goes_on(store):
+    # dbos-inc/dbos-transact-ts#725: a second workflow with a used id broke the recovery of the first.
+    task = started(store)
+    task.fork("worker").commit({"first": 1}, step=3)
+    with pytest.raises(ConflictError):
+        task.fork("worker")
+    assert store.lineage("worker").load() == {"first": 1}
+    task.begin("pay", 1, policy=EffectPolicy.RECONCILABLE, key="k").complete("receipt")
+    with pytest.raises(EffectConflictError):
+        task.begin("pay", 1, policy=EffectPolicy.IDEMPOTENT, key="k")
+    assert task.begin("pay", 1, policy=ONCE, key="k").outcome == "receipt"
+
+
+def test_f79_undo_shows_what_it_would_do_and_can_be_undone(store):
+    # anomalyco/opencode#49732: undo checked out a baseline weeks old, and about 1,300 lines were gone.
+    task = started(store, turns=9)
+    task.begin("mail", {}, policy=ONCE).fail("timeout")
+    plan = task.plan_restore(2)
+    assert (plan.revision, plan.head, plan.counts) == (2, 9, {"other": 1}) and "mail" in plan.unsettled[0]
+    with pytest.raises(UnsafeRollbackError) as refused:
+        task.restore(2)
+    assert refused.value.plan == plan and task.load() == {"turn": 9}
+    (doubtful,) = task.effects(in_doubt=True)
+    task.reconcile(doubtful, happened=False, **WORD)
+    assert task.restore(2).revision == 10 and task.load() == {"turn": 2}
+    task.restore(9)
+    assert task.load() == {"turn": 9} and [task.load(turn) for turn in range(1, 10)] == [
+        {"turn": turn} for turn in range(1, 10)
+    ]
+
+
+def test_f80_undo_in_one_lineage_leaves_the_others_alone(store):
+    # anomalyco/opencode#33940: undo in one session undid the other sessions' work.
+    task, others = started(store, turns=5), [started(store, f"other {at}", 5) for at in range(3)]
+    others.append(task.fork("fork"))
+    before = [(other.head(), other.load()) for other in others]
+    task.restore(2)
+    assert [(other.head(), other.load()) for other in others] == before
+    for other in others:
+        other.commit({"on": 1}, step=9)
+    assert task.load() == {"turn": 2} and store.verify().good
+
+
+def test_f83_two_branches_never_mix(path):
+    # langchain-ai/langgraph#8443: after a fork, reload mixed in writes of the abandoned branch.
+    with cpstore.open(path) as store:
+        task = started(store)
+        fork = task.fork("fork", revision=2)
+        for turn in range(4, 8):
+            task.commit({"task": turn}, step=turn)
+            fork.commit({"fork": turn}, step=turn)
+    with cpstore.open(path) as store:
+        task, fork = store.lineage("task"), store.lineage("fork")
+        turns = range(4, 8)
+        mine = [task.load(revision) for revision in range(1, 8)]
+        assert mine == [{"turn": turn} for turn in (1, 2, 3)] + [{"task": turn} for turn in turns]
+        theirs = [fork.load(revision) for revision in range(1, 6)]
+        assert theirs == [{"turn": 2}, *({"fork": turn} for turn in turns)]
+        task.restore(1)
+        assert fork.load() == {"fork": 7}
+
+
+def test_f85_a_fork_is_no_continuation(store):
+    # NousResearch/hermes-agent#68510: a fork was taken for one, and reads of the original went to it.
+    task = started(store)
+    fork = task.fork("fork")
+    fork.commit({"fork": 1}, step=3)
+    task.restore(1)
+    assert (task.load(), fork.load()) == ({"turn": 1}, {"fork": 1})
+    assert [found.kind for found in task.history()] == ["restore", *["checkpoint"] * 3]
+    assert [(found.kind, found.parent) for found in fork.history()] == [("checkpoint", None), ("fork", ("task", 3))]
+    with pytest.raises(NotFoundError):
+        fork.load(3)
+
+
+def test_f101_a_token_is_taken_out_before_anything_is_stored(path):
+    # openclaw/openclaw#5995: resolved tokens landed in the stored transcript.
+    token = "sk-live-0123456789"
+
+    def redact(name, value):
+        return {key: "(redacted)" if found == token else found for key, found in value.items()}
+
+    with cpstore.open(path, redact=redact) as store:
+        task = started(store)
+        with pytest.raises(InvalidStateError, match="key="):
+            task.begin("call", {"auth": token}, policy=ONCE)
+        task.begin("call", {"auth": token}, policy=ONCE, key="1").complete({"echo": token})
+        assert task.begin("call", {"auth": token}, policy=ONCE, key="1").outcome == {"echo": "(redacted)"}
+    assert all(token.encode() not in found for found in content(path).values())
+
+
+def test_f118_all_that_is_needed_to_tell_whether_it_went_out_is_on_record(store):
+    # griffinwork40/agent-afk#1412: only names and digests were kept.
+    task = started(store)
+    task.begin("mail", {"to": "Ada"}, policy=ONCE).fail("timeout")
+    with pytest.raises(EffectInDoubtError) as doubt:
+        task.begin("mail", {"to": "Ada"}, policy=ONCE)
+    task.reconcile(doubt.value.record, happened=True, result={"id": 7}, **WORD)
+    (known,) = task.effects("mail")
+    assert task.arguments(known) == {"to": "Ada"} and task.outcome(known) == {"id": 7}
+    assert (known.state, known.attempt, known.who, known.why) == (EffectState.HAPPENED, 1, *WORD.values())
+    with store._journal.backend.read() as tx:
+        entries = [entry for entry in tx.entries(tx.stream(task._line.stream), 1, 99) if entry.kind.name == "EFFECT"]
+    assert [(entry.detail["act"], entry.revision, entry.actor) for entry in entries] == [
+        ("begin", 3, "agent"),
+        ("release", 3, "agent"),
+        ("reconcile", 3, "agent"),
+    ]
+    assert entries[1].detail["effect"]["error"] == "timeout"

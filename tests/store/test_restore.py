@@ -18,6 +18,7 @@ from cpstore import (
     Supersession,
     Verdict,
 )
+from cpstore.backends.sqlite import SqliteBackend
 from cpstore.errors import (
     EffectConflictError,
     InvalidStateError,
@@ -375,6 +376,20 @@ def test_a_reworded_effect_of_an_abandoned_fork_is_refused_after_a_restore_acros
     task.restore(1)
     with pytest.raises(EffectConflictError, match="stepped back over"):
         pay(task, "one")
+
+
+def test_a_reworded_effect_is_found_among_any_number_of_others(path, monkeypatch):
+    real = SqliteBackend.write
+    with cpstore.open(path, durability="normal") as store:
+        task = store.lineage("task")
+        task.commit({}, step=1)
+        monkeypatch.setattr(SqliteBackend, "write", lambda self, timeout=None, *, durable=False: real(self, timeout))
+        for order in range(1100):
+            task.record("pay", {"order": order}, policy=AT_MOST_ONCE, key=f"order {order}")
+        pay(task, "without a key").complete("receipt")
+        task.restore(1)
+        with pytest.raises(EffectConflictError, match="stepped back over"):
+            pay(task, "in other words")
 
 
 def test_a_watermark_is_kept_through_restores_of_restores(task):
