@@ -128,6 +128,7 @@ class Families:
             settled=record.state.settled,
             stream=number,
             seq=last.seq,
+            keyed=record.keyed,
         )
         return row, [(stream, min(seqs), max(seqs)) for stream, seqs in sorted(spans.items())]
 

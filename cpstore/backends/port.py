@@ -66,6 +66,7 @@ class EffectRow:
     settled: bool
     stream: int
     seq: int
+    keyed: bool = True
 
 
 class Reader(Protocol):
@@ -196,9 +197,20 @@ class Reader(Protocol):
         ...
 
     def traced(
-        self, stream: int, since: int, upto: int, *, classes: tuple[int, ...], name: str | None, limit: int
+        self,
+        stream: int,
+        since: int,
+        upto: int,
+        *,
+        classes: tuple[int, ...],
+        name: str | None,
+        limit: int,
+        keyed: bool = True,
     ) -> list[EffectRow]:
-        """Return the first effects that ``crossed`` counts, of some classes and perhaps of one name."""
+        """Return the first effects that ``crossed`` counts, of some classes and perhaps of one name.
+
+        ``keyed=False`` leaves out those that the caller gave a key.
+        """
         ...
 
     def unsettled(self, root: int, stream: int, since: int) -> list[EffectRow]:

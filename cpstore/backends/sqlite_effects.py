@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SEQ = (1 << 32) - 1
 CLASSES = 5
-_EFFECT = "SELECT e.identity, e.root, e.name, e.policy, e.class, e.settled, e.entry FROM effect e "
-_SHAPE = "bitiiii"
+_EFFECT = "SELECT e.identity, e.root, e.name, e.policy, e.class, e.settled, e.entry, e.keyed FROM effect e "
+_SHAPE = "bitiiiii"
 
 
 class EffectReader:
@@ -80,14 +80,25 @@ class EffectReader:
         return {kind: count for kind, count in counts.items() if count}
 
     def traced(
-        self, stream: int, since: int, upto: int, *, classes: tuple[int, ...], name: str | None, limit: int
+        self,
+        stream: int,
+        since: int,
+        upto: int,
+        *,
+        classes: tuple[int, ...],
+        name: str | None,
+        limit: int,
+        keyed: bool = True,
     ) -> list[EffectRow]:
         marks = ", ".join("?" * len(classes))
         sql = (
             _EFFECT + f"JOIN trace t ON t.effect = e.no WHERE t.stream = ? AND t.class IN ({marks}) AND t.last > ? "
-            "AND t.first <= ? AND (? IS NULL OR e.name = ?) ORDER BY t.last LIMIT ?"
+            "AND t.first <= ? AND (? IS NULL OR e.name = ?) AND e.keyed <= ? ORDER BY t.last LIMIT ?"
         )
-        return [_effect(row) for row in self._rows(sql, _SHAPE, stream, *classes, since, upto, name, name, limit)]
+        return [
+            _effect(row)
+            for row in self._rows(sql, _SHAPE, stream, *classes, since, upto, name, name, int(keyed), limit)
+        ]
 
     def unsettled(self, root: int, stream: int, since: int) -> list[EffectRow]:
         sql = (
@@ -128,10 +139,10 @@ class EffectWriter(EffectReader):
             rows = self._rows(sql, "i", int(row.settled), entry, row.kind, row.identity)
         else:
             sql = (
-                "INSERT INTO effect (identity, root, name, policy, class, settled, entry) VALUES (?, ?, ?, ?, ?, ?, ?) "
-                "RETURNING no"
+                "INSERT INTO effect (identity, root, name, policy, class, settled, entry, keyed) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING no"
             )
-            values = (row.identity, row.root, row.name, row.policy, row.kind, int(row.settled), entry)
+            values = (row.identity, row.root, row.name, row.policy, row.kind, int(row.settled), entry, int(row.keyed))
             rows = self._rows(sql, "i", *values)
         if not rows:
             raise CorruptError(f"{self._link.target}: the index of effects lost one; run verify")
@@ -145,5 +156,5 @@ class EffectWriter(EffectReader):
 
 
 def _effect(row: tuple[Any, ...]) -> EffectRow:
-    identity, root, name, policy, kind, settled, entry = row
-    return EffectRow(identity, root, name, policy, kind, bool(settled), entry >> 32, entry & SEQ)
+    identity, root, name, policy, kind, settled, entry, keyed = row
+    return EffectRow(identity, root, name, policy, kind, bool(settled), entry >> 32, entry & SEQ, bool(keyed))

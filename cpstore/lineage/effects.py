@@ -115,13 +115,11 @@ class Effects:
             return []
         found: dict[bytes, Effect] = {}
         for stream, since, upto in crossing.intervals(reading, self._line.opened):
-            rows = reading.tx.traced(
-                stream, since, upto, classes=(2, 3, 4), name=claim.id.name, limit=crossing.ALL
-            )  # all of them: one that is left out might be the one that is asked for in other words
-            for row in rows:
-                effect = self.read(reading, row).record
-                if not effect.keyed:
-                    found[row.identity] = effect
+            # All of them: one that is left out might be the one that is asked for in other words.
+            for row in reading.tx.traced(
+                stream, since, upto, classes=(2, 3, 4), name=claim.id.name, limit=crossing.ALL, keyed=False
+            ):
+                found[row.identity] = self.read(reading, row).record
         return list(found.values())
 
     # --- settle ----------------------------------------------------------------------------------------------
@@ -369,6 +367,7 @@ class Effects:
                 settled=after.state.settled,
                 stream=number,
                 seq=entry.seq,
+                keyed=after.keyed,
             )
             tx.put_effect(row, None if found is None else attrs.evolve(row, kind=found.record.kind))
 

@@ -41,6 +41,7 @@ CREATE TABLE effect (
     policy INTEGER NOT NULL,
     class INTEGER NOT NULL,
     settled INTEGER NOT NULL,
+    keyed INTEGER NOT NULL,
     entry INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX effect_by_name ON effect (root, name);

@@ -80,8 +80,8 @@ INDEX = [
     ("trace last", [f"UPDATE trace SET last = last - 1 WHERE effect = {EFFECT}"]),
     (
         "an effect that never was",
-        ["INSERT INTO effect (identity, root, name, policy, class, settled, entry) "
-         "SELECT zeroblob(32), root, 'x', 3, 2, 1, entry FROM effect WHERE name = 'pay'"],
+        ["INSERT INTO effect (identity, root, name, policy, class, settled, keyed, entry) "
+         "SELECT zeroblob(32), root, 'x', 3, 2, 1, 1, entry FROM effect WHERE name = 'pay'"],
     ),
     ("a trace that never was", [f"INSERT INTO trace VALUES ({EFFECT}, (SELECT max(no) FROM stream), 2, 1, 1)"]),
 ]  # fmt: skip
