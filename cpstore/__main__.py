@@ -15,7 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore import __version__, demo, replay
 from cpstore.errors import CheckpointStoreError
-from cpstore.inspect import diff, doctor, exits, glossary, log, overview, render, show, verify
+from cpstore.inspect import (
+    diff,
+    doctor,
+    effects,
+    events,
+    exits,
+    glossary,
+    ledger,
+    log,
+    overview,
+    render,
+    show,
+    verify,
+    why,
+)
 from cpstore.inspect.exits import Phase, Stopped, during, exit_code
 from cpstore.inspect.open import Asked, file_of, look, signer_of
 from cpstore.inspect.render import revealed, say, visible
@@ -34,6 +48,10 @@ _COMMANDS: dict[str, Any] = {
     "show": show,
     "diff": diff,
     "glossary": glossary,
+    "effects": effects,
+    "ledger": ledger,
+    "events": events,
+    "why": why,
     "verify": verify,
     "doctor": doctor,
 }

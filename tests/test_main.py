@@ -55,7 +55,7 @@ def test_the_version_is_that_of_the_package(capsys):
     [
         [], ["no-such"], ["inspect"], ["inspect", "a.db", "no-such"], ["inspect", "a.db", "show"],
         ["inspect", "a.db", "diff", "a@1"],
-        ["inspect", "a.db", "log", "--limit", "many"], ["replay"], ["replay", "--interleave", "0", "x"],
+        ["inspect", "a.db", "log", "--limit", "many"], ["inspect", "a.db", "why"], ["replay"], ["replay", "--interleave", "0", "x"],
         ["init"], ["--k", "x", "demo"],
     ],
     ids=" ".join,
@@ -171,9 +171,13 @@ def test_an_unknown_lineage_or_revision_is_a_wrong_usage(path, capsys):
         ["log", "none"],
         ["glossary", "none"],
         ["diff", "task@1", "task@9"],
+        ["effects", "none"],
+        ["ledger", "none"],
+        ["events", "none"],
+        ["why", "none"],
     ):
         assert main(["inspect", str(path), *argv]) == 2
-    assert capsys.readouterr().err.count("\n") == 5
+    assert capsys.readouterr().err.count("\n") == 9
 
 
 def test_a_closed_pipe_ends_quietly(path):

@@ -12,6 +12,7 @@ from cpstore.model.entry import Kind, StreamId, StreamKind, link_of
 from cpstore.model.fork import Citation
 from cpstore.model.restore import Acknowledgement
 from cpstore.rules.effects import check_next
+from cpstore.rules.restore import readable
 from cpstore.snapshot.values import canonical, decode
 
 if TYPE_CHECKING:
@@ -81,9 +82,9 @@ class Families:
                     else target.seq
                 )
                 problem = "" if target.state == restore.state else "its state is not that of the revision it restores"
-                problem = problem or (
-                    "" if seen == said.get("watermark") else "its watermark is not that of the revision"
-                )
+                wanted = seen if readable(seen, restore.seq - 1) else 0
+                same = wanted == said.get("watermark")
+                problem = problem or ("" if same else "its watermark is not that of the revision")
         if problem:
             text = f"{restore.stream}@{restore.revision}: {problem}"
             self._findings.add("restore", text, "the file was altered", restore.stream, (restore.revision,))

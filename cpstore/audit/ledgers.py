@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cpstore.errors import CorruptError
-from cpstore.model.entry import Entry, Kind, StreamId, StreamKind
+from cpstore.model.entry import EPOCHS, Entry, Kind, StreamId, StreamKind
 from cpstore.model.ledger import Event, Member
 from cpstore.snapshot.lookup import MISSING
 from cpstore.streams.board import joined, value_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cpstore.audit.report import Findings
     from cpstore.backends.port import Reader
     from cpstore.snapshot.state import States
     from cpstore.snapshot.tree import Tree
+
+EPOCH_EVENTS = {Kind.COMPACTION: "compacted", Kind.RESTORE: "restored"}
+"""What a ledger calls the acts that void the reads of a lineage."""
 
 
 class LedgerEntries:
@@ -69,11 +74,26 @@ class LedgerEntries:
 
 def check_memberships(tx: Reader, stream: StreamId, members: dict[str, Member], findings: Findings) -> None:
     """Compare a ledger's members with what their lineages say of themselves."""
+    told = _told(tx, stream)
     for member in members.values():
         if member.lineage is None:
             continue
-        number = tx.stream(StreamId(stream.namespace, StreamKind.LINEAGE, member.lineage))
+        lineage = StreamId(stream.namespace, StreamKind.LINEAGE, member.lineage)
+        number = tx.stream(lineage)
         last = None if number is None else tx.last(number)
+        acts = set() if number is None or last is None else _acts(tx, number, last, stream.name)
+        heard = {(kind, revision) for kind, name, revision in told if name == member.lineage}
+        for kind, revision in sorted(acts ^ heard):
+            happened = (kind, revision) in acts
+            findings.add(
+                "broadcasts",
+                f"{lineage}@{revision} was {kind}, which {stream} has not told its peers"
+                if happened
+                else f"{stream} tells that {lineage}@{revision} was {kind}, which is not there",
+                "entries were removed: peers may rely on what is void; restore from a backup",
+                lineage,
+                (revision,),
+            )
         if stream.name not in joined(last):
             findings.add(
                 "membership",
@@ -81,3 +101,32 @@ def check_memberships(tx: Reader, stream: StreamId, members: dict[str, Member], 
                 "its compactions are not told to the ledger; the file was altered",
                 stream,
             )
+
+
+def _told(tx: Reader, stream: StreamId) -> set[tuple[str, str, int]]:
+    """Return what a ledger has told of compactions and restores: what it was, of which lineage, its revision."""
+    found = set()
+    for entry in _chain(tx, tx.stream(stream), "term", "previousTerm"):
+        event: Any = (entry.detail or {}).get("event", {})
+        if event.get("kind") in EPOCH_EVENTS.values() and event.get("lineage") is not None:
+            found.add((event["kind"], event["lineage"], event["revision"]))
+    return found
+
+
+def _acts(tx: Reader, number: int, last: Entry, ledger: str) -> set[tuple[str, int]]:
+    """Return the compactions and restores of a lineage while it belonged to a ledger."""
+    entries = _chain(tx, number, "epoch", "previousEpoch") if last.epoch else ()
+    return {(EPOCH_EVENTS[one.kind], one.revision) for one in entries if one.kind in EPOCHS and ledger in joined(one)}
+
+
+def _chain(tx: Reader, number: int | None, newest: str, before: str) -> Iterator[Entry]:
+    """Follow a chain through a stream's entries, newest first, as far as it falls; where it is broken, others say."""
+    entry = None if number is None else tx.last(number)
+    seq = 0 if entry is None else getattr(entry, newest)
+    top = seq + 1
+    while number is not None and 0 < seq < top:
+        entry = tx.entry(number, seq)
+        if entry is None:
+            return
+        yield entry
+        top, seq = seq, (entry.detail or {}).get(before, 0)

@@ -120,7 +120,23 @@ class Audit:
         except CorruptError as error:
             self._locate(reading, entries, last, str(error))
             return None
+        self._frontiers(reading, entries)
         return source
+
+    def _frontiers(self, reading: Reading, entries: Entries) -> None:
+        """Compare what each segment says of those before it, which a load of an older revision starts from."""
+        frontier = Frontier()
+        for head in reading.tx.segments(entries.number, 0):
+            frontier.append(head.digest)
+            if (head.index, head.frontier) != (frontier.size - 1, frontier.pack()):
+                revisions = sorted({entries.revision_of(seq) for seq in range(head.first, head.end)})
+                self._findings.add(
+                    "damaged-bytes",
+                    f"{entries.stream}: the segment from entry {head.first} on misstates those before it",
+                    f"revisions {ranges(revisions)} and some after them cannot be loaded; restore from a backup",
+                    entries.stream,
+                    revisions,
+                )
 
     def _locate(self, reading: Reading, entries: Entries, last: Entry, problem: str) -> None:
         """Find the entries whose bytes are damaged: segment by segment, then block by block."""
@@ -256,15 +272,16 @@ class Audit:
     def _blobs(self, tx: Any, namespace: str) -> None:
         """Compare the shared values of a namespace with their names and with what the signed references say of them."""
         frames: dict[bytes, bytes] = {}
+        known = self._refs.get(namespace, {})
+        signed = {(ref.content, ref.frame): ref.length for ref in known}
         for content, frame in tx.blobs(namespace):
             frames[content] = digest(frame)
-            try:
-                good = leaf_hash(decompress(frame)) == content
-            except CorruptError:
-                good = False
-            if not good:
-                self._shared(f"the shared value {content.hex()[:16]} of namespace {namespace!r} is damaged")
             self._bytes += len(frame)
+            length = signed.get((content, frames[content]))
+            if length is None and not any(ref.content == content for ref in known):
+                self._shared(f"the shared value {content.hex()[:16]} of namespace {namespace!r} belongs to no revision")
+            elif length is not None and not _is(frame, content, length):
+                self._shared(f"the shared value {content.hex()[:16]} of namespace {namespace!r} is damaged")
         for ref, (stream, revision) in self._refs.get(namespace, {}).items():
             if frames.get(ref.content) != ref.frame:
                 what = "is not the one that was signed" if ref.content in frames else "is missing"
@@ -311,6 +328,15 @@ class Audit:
                 self._raised = error  # the caller's own: no finding
                 raise
         return self._leaves.setdefault(entry.leaf, leaf) == leaf
+
+
+def _is(frame: bytes, content: bytes, length: int) -> bool:
+    """Whether a frame that somebody signed holds the value that it is named after."""
+    try:
+        plain = decompress(frame)
+    except CorruptError:
+        return False
+    return len(plain) == length and leaf_hash(plain) == content
 
 
 def _frontier_of(head: SegmentHead) -> Frontier:

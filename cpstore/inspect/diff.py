@@ -1,19 +1,22 @@
-"""What differs between two checkpoints: paths of the state, and the glossary."""
+"""What differs between two checkpoints: paths of the state, the glossary, and effects in between."""
 
 from __future__ import annotations
 
 import argparse  # noqa: TC003
 from typing import TYPE_CHECKING, Any
 
-from cpstore.inspect import facts
+from cpstore.inspect import facts, trail
+from cpstore.inspect.effects import named, when
 from cpstore.inspect.exits import DIFFERS, GOOD
 from cpstore.inspect.render import brief, in_json, revealed, say, table, visible
+from cpstore.model.entry import StreamId, StreamKind
 from cpstore.snapshot import pointer, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cpstore.inspect.open import Asked
+    from cpstore.model.checkpoint import Checkpoint
 
 Path = tuple[str | int, ...]
 Change = tuple[str, Path, Any, Any]
@@ -34,8 +37,9 @@ def answer(asked: Asked) -> tuple[dict[str, Any], int]:
         before, after = (handle.load(found.revision) for handle, found in zip(handles, (old, new), strict=True))
         state = [_value(change) for change in differences(before, after)]
     terms = _terms(*(_held(handle.glossary(found.revision)) for handle, found in zip(handles, (old, new), strict=True)))
-    value = {"old": facts.header(old), "new": facts.header(new), "state": state, "glossary": terms}
-    return value, DIFFERS if state or terms else GOOD
+    effects = _between(asked, old, new)
+    value = {"old": facts.header(old), "new": facts.header(new), "state": state, "glossary": terms, "effects": effects}
+    return value, DIFFERS if state or terms or effects else GOOD
 
 
 def show(value: dict[str, Any]) -> None:
@@ -43,14 +47,17 @@ def show(value: dict[str, Any]) -> None:
     names = [f"{visible(found['lineage'])}@{found['revision']}" for found in (value["old"], value["new"])]
     if not value["state"] and not value["glossary"]:
         say(f"{names[0]} and {names[1]} are equal, state and glossary")
-        return
-    say(f"{names[0]} -> {names[1]}", "")
+    else:
+        say(f"{names[0]} -> {names[1]}", "")
     if value["state"]:
         table(("", "path", "before", "after"), [_row(change, revealed(change["path"])) for change in value["state"]])
     if value["glossary"]:
         say(*([""] if value["state"] else []), "glossary")
         rows = [_row(change, visible(change["symbol"])) for change in value["glossary"]]
         table(("", "symbol", "before", "after"), rows)
+    if value["effects"]:
+        say("", "done outside the store in between")
+        table(("entry", "effect", "what", "then it was", "when"), map(_effect, value["effects"]), right=("entry",))
 
 
 def differences(old: Any, new: Any, at: Path = ()) -> Iterator[Change]:
@@ -134,3 +141,31 @@ def _shown(value: Any) -> str:
         parts.append(f"step {value['established_at_step']}")
         return ", ".join(visible(part) for part in parts if part)
     return brief(value)
+
+
+def _between(asked: Asked, old: Checkpoint, new: Checkpoint) -> list[dict[str, Any]]:
+    """Return the entries about effects that lie between two revisions of one lineage, oldest first."""
+    if old.lineage != new.lineage or old.seq == new.seq:
+        return []
+    first, last = sorted((old.seq, new.seq))
+    with trail.looking(asked) as reading:
+        number = reading.tx.stream(StreamId(asked.namespace, StreamKind.LINEAGE, old.lineage))
+        found = [] if number is None else list(trail.done(reading, number, first + 1, last))
+    return [
+        trail.place(one.entry)
+        | {
+            "act": one.act,
+            "id": one.record.id.digest.hex(),
+            "name": one.record.id.name,
+            "key": one.record.id.key,
+            "keyed": one.record.keyed,
+            "occurrence": one.record.id.occurrence,
+            "attempt": one.record.attempt,
+            "state": one.record.state.value,
+        }
+        for one in found
+    ]
+
+
+def _effect(one: dict[str, Any]) -> tuple[str, ...]:
+    return str(one["seq"]), named(one), f"{one['act']}, attempt {one['attempt']}", one["state"], when(one)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from cpstore.errors import CorruptError, NotFoundError
+from cpstore.errors import CorruptError, NotFoundError, SignatureError
 from cpstore.journal import Reading
+from cpstore.lineage.crossing import check_kin
+from cpstore.model.compaction import Compaction
 from cpstore.model.entry import Kind, StreamId, StreamKind
+from cpstore.model.fork import Citation
 from cpstore.model.glossary import Change
+from cpstore.model.restore import Acknowledgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from cpstore.inspect.open import Asked
     from cpstore.model.binding import Binding, Directive
     from cpstore.model.checkpoint import Checkpoint
+    from cpstore.model.effect import Effect
     from cpstore.model.entry import Entry
     from cpstore.store import Store
 
@@ -45,6 +51,23 @@ def names(store: Store, namespace: str | None = None) -> list[tuple[str, str]]:
         return [(found.namespace, found.name) for _, found in reading.tx.streams(StreamKind.LINEAGE, namespace)]
 
 
+def unsettled(asked: Asked, namespace: str, lineage: str) -> list[tuple[Effect, bool]]:
+    """Return the effects without an outcome of the family that a lineage is the first of, each with whether it is in
+    doubt; none for a fork: they are those of its family.
+
+    Raises NotFoundError, CorruptError, SignatureError.
+    """
+    with Reading(asked.store._journal, namespace) as reading:  # noqa: SLF001
+        number = reading.tx.stream(StreamId(namespace, StreamKind.LINEAGE, lineage))
+        if number is None:
+            raise NotFoundError(f"lineage {lineage!r} does not exist any more")
+        check_kin(reading, number)
+        if reading.tx.kin(number) is not None:
+            return []
+    effects = asked.store.lineage(lineage, namespace=namespace)._effects  # noqa: SLF001
+    return [(known.record, effects.in_doubt(known.record)) for known in effects.known(None, unsettled=True)]
+
+
 def header(checkpoint: Checkpoint) -> dict[str, Any]:
     """Return a checkpoint's header in the JSON model."""
     parent = checkpoint.parent
@@ -63,6 +86,52 @@ def header(checkpoint: Checkpoint) -> dict[str, Any]:
         "key": checkpoint.key,
         "parent": None if parent is None else {"lineage": parent[0], "revision": parent[1]},
     }
+
+
+def made(asked: Asked, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what the signed entry of a restore, compaction or fork says of it, in the JSON model.
+
+    The keys are ``restore``, ``compaction``, ``crossed`` (a fork below the head: the parent's newest seq then),
+    ``moves_glossary``, ``reread`` and ``acknowledgement``; null, or an empty list, where it says nothing. Raises CorruptError.
+    """
+    stream = StreamId(checkpoint.namespace, StreamKind.LINEAGE, checkpoint.lineage)
+    with Reading(asked.store._journal, checkpoint.namespace) as reading:  # noqa: SLF001
+        number = reading.tx.stream(stream)
+        if number is None:
+            raise NotFoundError(f"{stream} does not exist any more")
+        detail: Any = reading.entry(number, checkpoint.seq).detail or {}
+        word = detail.get("acknowledgement")
+        if "restore" in detail and checkpoint.seq > 1:
+            before = reading.entry(number, checkpoint.seq - 1)  # an act that somebody answers for is two entries
+            if before.kind is Kind.ACKNOWLEDGEMENT:
+                word = (before.detail or {}).get("acknowledgement")
+    glossary = None if "glossary" not in detail else Change.from_value(detail["glossary"])
+    return {
+        "restore": detail.get("restore"),
+        "moves_glossary": glossary is not None
+        and bool(glossary.established or glossary.superseded or glossary.retired),
+        "compaction": None if "compaction" not in detail else Compaction.from_value(detail["compaction"]).to_value(),
+        "crossed": detail.get("crossed"),
+        "reread": detail.get("reread", []),
+        "acknowledgement": None if word is None else Acknowledgement.from_value(word).to_value(),
+    }
+
+
+def forks(asked: Asked, lineage: str) -> dict[int, list[str]]:
+    """Return the names of the lineages that were forked from one, by the revision that they left.
+
+    One whose first entry cannot be trusted is left out: damage there does not hide what is sound here.
+    """
+    found: dict[int, list[str]] = {}
+    with Reading(asked.store._journal, asked.namespace) as reading:  # noqa: SLF001
+        number = reading.tx.stream(StreamId(asked.namespace, StreamKind.LINEAGE, lineage))
+        for child in [stream for stream, kin in reading.tx.kins() if kin.parent == number]:
+            with contextlib.suppress(CorruptError, SignatureError):
+                entry = reading.entry(child, 1)
+                cited = Citation.from_value((entry.detail or {}).get("parent"))
+                if cited.lineage == lineage:
+                    found.setdefault(cited.revision, []).append(entry.stream.name)
+    return found
 
 
 @attrs.frozen

@@ -1,9 +1,11 @@
-"""The bindings in force, and who settled each."""
+"""The bindings in force, who settled each, and which a lineage above has changed since the fork."""
 
 from __future__ import annotations
 
 import argparse  # noqa: TC003
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from cpstore.inspect import facts
 from cpstore.inspect.exits import GOOD
@@ -21,14 +23,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 def answer(asked: Asked) -> tuple[dict[str, Any], int]:
     """Return the glossary with, for each binding, the revision that settled it and the directive behind it."""
     checkpoint = facts.checkpoint_at(asked, asked.args.at)
-    held = asked.store.lineage(checkpoint.lineage, namespace=asked.namespace).glossary(checkpoint.revision)
+    handle = asked.store.lineage(checkpoint.lineage, namespace=asked.namespace)
+    held = handle.glossary(checkpoint.revision)
     settled = facts.settlements(asked, checkpoint.lineage, checkpoint.revision)
     bindings = []
     for binding in held:
         place = settled.get(binding.symbol)
         bindings.append(binding.to_value() | {"settled": None if place is None else _settled(place)})
+    outdated = [attrs.asdict(one) for one in handle.outdated()] if checkpoint.revision == handle.head().revision else []
     value = {"checkpoint": facts.header(checkpoint), "digest": held.digest.hex(), "bindings": bindings}
-    return value, GOOD
+    return value | {"outdated": outdated}, GOOD
 
 
 def show(value: dict[str, Any]) -> None:
@@ -40,6 +44,9 @@ def show(value: dict[str, Any]) -> None:
         return
     say("")
     table(("symbol", "means", "scope", "authority", "settled"), [_row(binding) for binding in value["bindings"]])
+    if value["outdated"]:
+        say("", "outdated: changed above since the fork; it holds here until this lineage records the change itself")
+        table(("symbol", "here", "there", "forked from"), [_moved(one) for one in value["outdated"]])
 
 
 def _settled(place: facts.Settled) -> dict[str, Any]:
@@ -73,3 +80,8 @@ def _ground(binding: dict[str, Any]) -> str:
     if order is not None:
         lines.append(f"ordered by {order['authority']} ({visible(order['reference'])}): {visible(order['text'])}")
     return "\n".join(lines)
+
+
+def _moved(one: dict[str, Any]) -> tuple[str, ...]:
+    there = visible(one["there"]) or "retired"
+    return visible(one["symbol"]), visible(one["here"]), there, f"{visible(one['lineage'])}@{one['revision']}"

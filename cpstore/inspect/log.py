@@ -1,4 +1,4 @@
-"""Revisions, newest first, and how lineages fork from each other."""
+"""Revisions, newest first: how lineages fork from each other, are compacted, and go back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cpstore.inspect.open import Asked
+    from cpstore.model.checkpoint import Checkpoint
 
 LIMIT = 50
 
@@ -33,9 +34,24 @@ def answer(asked: Asked) -> tuple[dict[str, Any], int]:
     for name in chosen:
         handle = asked.store.lineage(name, namespace=asked.namespace)
         handle.head()
-        revisions = [facts.header(found) for found in handle.history(limit=args.limit or None)]
+        left = facts.forks(asked, name)
+        revisions = [_noted(asked, found, left) for found in handle.history(limit=args.limit or None)]
         lineages.append({"lineage": name, "revisions": revisions, "older": revisions[-1]["revision"] - 1})
     return {"namespace": asked.namespace, "graph": args.graph, "lineages": lineages}, GOOD
+
+
+def _noted(asked: Asked, found: Checkpoint, left: dict[int, list[str]]) -> dict[str, Any]:
+    """Return a header with what made the revision (``restored``, ``compacted``) and what was forked from it."""
+    value = facts.header(found) | {"restored": None, "compacted": None, "forks": left.get(found.revision, [])}
+    if found.kind in ("restore", "compaction"):
+        said = facts.made(asked, found)
+        value["changes_glossary"] = said["moves_glossary"]  # their entries restate the lock, changed or not
+        if said["restore"] is not None:
+            value["restored"] = said["restore"]["revision"]
+            value["acknowledged"] = said["acknowledgement"] is not None
+        if said["compaction"] is not None:
+            value["compacted"] = {part: said["compaction"][part] for part in ("first", "last", "level", "path")}
+    return value
 
 
 def show(value: dict[str, Any]) -> None:
@@ -75,7 +91,8 @@ def _drawn(name: str, known: dict[str, Any], forks: dict[str, list[tuple[int, st
     children = sorted(forks.get(name, []), reverse=True)
     yield f"{left}{visible(name)}"
     for found in line["revisions"]:
-        revision, step, *rest = _row(found)
+        undrawn = [child for child in found.get("forks", []) if child not in known]
+        revision, step, *rest = _row(found | {"forks": undrawn})
         while children and children[0][0] >= found["revision"]:
             yield from _drawn(children.pop(0)[1], known, forks, left + "│ ")
             yield f"{left}├─╯"
@@ -97,10 +114,17 @@ def _row(found: dict[str, Any]) -> tuple[str, ...]:
     notes = []
     if found["parent"]:
         notes.append(f"of {visible(found['parent']['lineage'])}@{found['parent']['revision']}")
+    if found.get("restored") is not None:
+        word = ", acknowledged" if found.get("acknowledged") else ""
+        notes.append(f"restore → rev {found['restored']}{word}")
+    if found.get("compacted") is not None:
+        covered = found["compacted"]
+        notes.append(f"covers rev {covered['first']} to {covered['last']}, level {covered['level']}")
     if found["changes_glossary"]:
         notes.append("changes the glossary")
     if found["key"] is not None:
         notes.append(f"key {visible(found['key'])}")
+    notes += [f"forked to {visible(name)}" for name in found.get("forks", [])]
     return (
         str(found["revision"]),
         str(found["step"]),

@@ -99,7 +99,11 @@ class Desk:
     def events(self, after: int) -> list[Event]:
         """Return what the ledger has told its peers since position ``after``, oldest first."""
         with self.looking() as reading:
-            return list(reversed(list(self._told(reading, after))))
+            return self.told(reading, after)
+
+    def told(self, reading: Reading, after: int) -> list[Event]:
+        """Return what the ledger has told its peers since position ``after``, oldest first."""
+        return list(self._told(reading, after))[::-1]
 
     def told_since(self, reading: Reading, after: int) -> bool:
         """Whether there is anything that was told since position ``after``."""

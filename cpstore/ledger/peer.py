@@ -221,14 +221,16 @@ class Peer:
         ``limit`` ends after so many, None gives all.
         """
         check_count(limit, "limit", 0)
-        events = self._desk.events(self._cursor())[:limit]
+        with self._desk.looking() as reading:
+            events = self._desk.told(reading, self._cursor_in(reading))[:limit]
         if events:
             self._delivered = max(self._delivered or 0, events[-1].position)
         return events
 
     def ack(self, position: int) -> None:
         """Acknowledge all events up to a position that ``poll`` gave to this handle. Raises InvalidStateError."""
-        number, cursor = self._number(), self._cursor()
+        with self._desk.looking() as reading:
+            number, cursor = self._number(reading), self._cursor_in(reading)
         moved = rules.acked(self._desk.id, position, cursor=cursor, delivered=self._delivered)
         if moved != cursor:
             with self._desk.journal.backend.write() as tx:
@@ -282,16 +284,11 @@ class Peer:
             seen = self._lineage.seen
             revisions.check_epoch(self._lineage.id, seen=seen, since=since.revision, head=last.revision)
 
-    def _number(self) -> int:
-        with self._desk.looking() as reading:
-            found = reading.tx.stream(self._desk.opened.stream)
+    def _number(self, reading: Reading) -> int:
+        found = reading.tx.stream(self._desk.opened.stream)
         if found is None:
             raise NotFoundError(f"ledger {self._desk.id!r} does not exist any more")
         return found
-
-    def _cursor(self) -> int:
-        with self._desk.looking() as reading:
-            return self._cursor_in(reading)
 
     def _cursor_in(self, reading: Reading) -> int:
         number = reading.tx.stream(self._desk.opened.stream)

@@ -25,7 +25,7 @@ from cpstore.streams.act import Plan
 from cpstore.streams.board import Board, acked, joined, lock_of, value_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cpstore.journal import Reading
     from cpstore.lineage.line import Line
@@ -108,7 +108,7 @@ class Compact(Commit):
         return Plan(tuple(steps))
 
     def _record(
-        self, reading: Reading, last: Entry, glossary: Glossary, found: list[tuple[Board, Member]]
+        self, reading: Reading, last: Entry, glossary: Glossary, found: Sequence[tuple[Board, Member]]
     ) -> tuple[Compaction, dict[str, dict[str, str]]]:
         """Compute what is covered, and let the rules compare it and the summary with what is known."""
         line, summary = self._line, self._summary

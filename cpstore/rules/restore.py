@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import attrs
 
@@ -61,7 +61,7 @@ def judge(facts: Facts) -> Judgement:
     return Judgement(Verdict.CLEARED, _cleared(facts))
 
 
-def readable(watermark: object, head_seq: int) -> bool:
+def readable(watermark: object, head_seq: int) -> TypeGuard[int]:
     """Whether a watermark is a seq of the lineage."""
     return type(watermark) is int and 1 <= watermark <= head_seq
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cpstore.digest import Frontier, leaf_hash
+from cpstore.errors import CorruptError
 from cpstore.snapshot import delta
 from cpstore.snapshot.form import LIST, MAP, SHARED_MAP, array, pack, plain_children
-from cpstore.snapshot.shared import is_ref, item_hash
-from cpstore.snapshot.tree import SPLIT, Leaf, List, Map
+from cpstore.snapshot.shape import Shape
+from cpstore.snapshot.shared import is_ref, item_hash, read_ref
+from cpstore.snapshot.tree import Leaf, List, Map
 from cpstore.snapshot.values import array_count, array_header, is_array, is_map, split_array, split_map
 
 if TYPE_CHECKING:
@@ -22,21 +24,31 @@ Span = tuple[bytes, int, int]
 
 PATCH_MIN = 1024
 """Encoded bytes from which a changed leaf is stored as the bytes that differ."""
+HEADERS = {0xDA: 3, 0xDB: 5, 0xC5: 3, 0xC6: 5}
+"""First byte of a long text or long bytes, and how many hold it and the length."""
 
 
 class Draft:
     """What one entry adds. ``changes`` and ``items`` make its record.
 
-    ``share(enc)`` returns an encoded reference for a value worth sharing, None for one that is not.
+    ``share(enc)`` returns an encoded reference for a value worth sharing, None for one that is not; ``fetch`` reads
+    the value behind a reference.
     """
 
-    def __init__(self, applier: Applier, seq: int, share: Callable[[bytes], bytes | None]) -> None:
+    def __init__(
+        self,
+        applier: Applier,
+        seq: int,
+        share: Callable[[bytes], bytes | None],
+        fetch: Callable[[bytes], bytes],
+    ) -> None:
         self.tree = applier.tree
         self.changes: list[bytes] = []
         self.items: Logged = {}
         self._applier = applier
         self._seq = seq
         self._share = share
+        self._fetch = fetch
         self._lids = 0
         self.shrinking: Shrinking | None = None
 
@@ -60,13 +72,14 @@ class Draft:
         if isinstance(node, Leaf):
             if node.enc == enc or (is_ref(node.enc) and node.digest == leaf_hash(enc)):
                 return
-            if not is_ref(node.enc) and min(len(node.enc), len(enc)) >= PATCH_MIN and not self._outgrown(enc):
-                before, after = _common(node.enc, enc)
-                if before + after >= len(enc) // 2:
-                    self.add(delta.patch(path, before, after, enc[before : len(enc) - after]))
+            if min(read_ref(node.enc).length if is_ref(node.enc) else len(node.enc), len(enc)) >= PATCH_MIN:
+                changes = self._patch(path, node.enc, enc)
+                for change in changes:
+                    self.add(change)
+                if changes:
                     return
         self._lids = self.tree.lids
-        self.add(delta.set_(path, self._node((enc, 0, len(enc)))))
+        self.add(delta.set_(path, self._node(Shape(enc), (0, len(enc)))))
 
     def drop(self, path: Sequence[str]) -> None:
         """Take a key away."""
@@ -127,26 +140,48 @@ class Draft:
 
     # --- new nodes -------------------------------------------------------------------------------------------
 
-    def _outgrown(self, enc: bytes) -> bool:
-        return len(enc) >= SPLIT and (is_map(enc) or (is_array(enc) and array_count(enc)[0] > 1))
+    def _patch(self, path: Sequence[str], old: bytes, enc: bytes) -> list[bytes]:
+        """Return what makes ``enc`` of a leaf by the bytes that differ, nothing if most of them do.
 
-    def _node(self, span: Span) -> bytes:
-        data, start, end = span
-        enc = data[start:end]
-        if self._outgrown(enc):
-            if is_array(enc):
-                return self._list(enc)
-            shared = None if _listy(enc, 0, len(enc)) else self._share(enc)
+        A shared value that changes a little is likely to do so again: it is not shared any more, so that the next time
+        can be a patch.
+        """
+        if Shape(enc).grown(0, len(enc)):
+            return []
+        try:
+            plain = self._fetch(old) if is_ref(old) else old
+        except CorruptError:  # a damaged value may be replaced
+            return []
+        changes: list[bytes] = []
+        before, after = _common(plain, enc)
+        header = HEADERS.get(enc[0], 0)
+        if 0 < before < header:  # the length in front is exchanged apart from what grew behind it
+            changes.append(delta.patch(path, before, len(plain) - header, enc[before:header]))
+            plain = enc[:header] + plain[header:]
+            before, after = _common(plain, enc)
+        if before + after < len(enc) // 2:
+            return []
+        if is_ref(old):
+            return [delta.set_(path, array(pack(0), enc))]
+        return [*changes, delta.patch(path, before, after, enc[before : len(enc) - after])]
+
+    def _node(self, shape: Shape, span: tuple[int, int]) -> bytes:
+        start, end = span
+        if not shape.grown(start, end):
+            enc = shape.data[start:end]
+            return array(pack(0), self._share(enc) or enc)
+        if is_array(shape.data, start):
+            return self._list(shape.data[start:end])
+        # A mapping of which a quarter or more is lists stays apart: they deserve an item log.
+        if shape.lists(start, end) * 4 < end - start:
+            shared = self._share(shape.data[start:end])
             if shared is not None:
-                whole = Map(plain_children(enc, 0, len(enc)))
+                whole = Map(plain_children(shape.data, start, end))
                 return array(pack(SHARED_MAP), pack(shared), pack(whole.digest), array())
-            return array(pack(MAP), self._children(enc))
-        return array(pack(0), self._share(enc) or enc)
-
-    def _children(self, enc: bytes) -> bytes:
-        spans = split_map(enc, 0, len(enc))
+        spans = shape.split(start, end)
         header = bytes((0x80 | len(spans),)) if len(spans) < 16 else b"\xdf" + len(spans).to_bytes(4, "big")
-        return header + b"".join([pack(key) + self._node((enc, *span)) for key, span in spans.items()])
+        children = b"".join([pack(key) + self._node(shape, below) for key, below in spans.items()])
+        return array(pack(MAP), header + children)
 
     def _list(self, enc: bytes) -> bytes:
         encs = split_array(enc)
@@ -167,19 +202,6 @@ def _frontier(items: Sequence[bytes]) -> Frontier:
 def _equal(old: Span, new: Span) -> bool:
     (a, start, end), (b, low, high) = old, new
     return end - start == high - low and b.startswith(memoryview(a)[start:end], low)
-
-
-def _listy(data: bytes, start: int, end: int) -> bool:
-    """Whether a quarter or more of a mapping is lists that deserve an item log."""
-    return _list_bytes(data, start, end) * 4 >= end - start
-
-
-def _list_bytes(data: bytes, start: int, end: int) -> int:
-    if end - start < SPLIT:
-        return 0
-    if is_array(data, start):
-        return end - start if array_count(data, start)[0] > 1 else 0
-    return sum(_list_bytes(data, *span) for span in split_map(data, start, end).values()) if is_map(data, start) else 0
 
 
 def _alike(a: Sequence[bytes], b: Sequence[bytes]) -> int:
@@ -209,16 +231,19 @@ def _inserts(come: list[bytes], known: dict[bytes, int]) -> tuple[list[int | tup
 def _common(a: bytes, b: bytes) -> tuple[int, int]:
     """Return how many bytes two values share at their start and at their end, without overlap."""
     limit = min(len(a), len(b))
-    before = _shared(lambda n: a[:n] == b[:n], limit)
-    after = _shared(lambda n: n == 0 or a[-n:] == b[-n:], limit - before)
+    before = _shared(lambda low, high: a[low:high] == b[low:high], limit)
+    after = _shared(
+        lambda low, high: a[len(a) - high : len(a) - low] == b[len(b) - high : len(b) - low], limit - before
+    )
     return before, after
 
 
-def _shared(same: Callable[[int], bool], limit: int) -> int:
+def _shared(same: Callable[[int, int], bool], limit: int) -> int:
+    """Return how far two values are the same; each byte is compared about once."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if same(middle):
+        if same(low, middle):
             low = middle
         else:
             high = middle - 1

@@ -13,6 +13,8 @@ _pack = msgspec.msgpack.Encoder().encode
 DELTA, BASE, BARE, ATTACHED = 0, 1, 2, 3
 """Kinds of record: changes since the record before; a whole tree; an entry that leaves the state alone; the same with
 values of its own."""
+OPENING = 4096
+"""Bytes of changes that a load reads in the time that it takes to open one more segment, about."""
 
 
 def segment_digest(first: int, count: int, base: int, parts: bytes, ops: bytes, items: bytes) -> bytes:

@@ -10,7 +10,7 @@ from cpstore.snapshot.delta import nodes_set
 from cpstore.snapshot.form import parts, plain_children, read_base, read_tree
 from cpstore.snapshot.records import ATTACHED, BASE, DELTA, Record
 from cpstore.snapshot.shared import Ref, is_ref, item_hash, read_ref
-from cpstore.snapshot.tree import Leaf, List, Map, Node, Tree
+from cpstore.snapshot.tree import Leaf, Map, Node, Tree, lists_of
 
 if TYPE_CHECKING:
     from cpstore.snapshot.delta import Logged
@@ -84,7 +84,7 @@ class Replay:
             if tree.digest != before.digest or _runs(tree.root) != _runs(before.root):
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not what its changes make")
             return
-        for node in _lists(tree.root):
+        for node in lists_of(tree.root):
             hashes = [item_hash(item) for item in states.items(tree, node.runs)]
             if node.frontier is None or root_of(hashes) != node.frontier.root():
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not made of its items")
@@ -108,16 +108,6 @@ class Replay:
                     self._refer(child, seq)
 
 
-def _lists(node: Node) -> list[List]:
-    if isinstance(node, List):
-        return [node]
-    if isinstance(node, Map):
-        if node.folded:
-            return []
-        return [found for child in node.children.values() for found in _lists(child)]
-    return []
-
-
 def _runs(node: Node) -> list[list[list[int]]]:
     """What lists are made of, hints aside."""
-    return sorted([run.fields()[:4] for run in found.runs] for found in _lists(node))
+    return sorted([run.fields()[:4] for run in found.runs] for found in lists_of(node))

@@ -107,7 +107,7 @@ class Shrinking:
         if isinstance(part, List):
             return self._items(part.runs)
         if isinstance(part, Map):
-            return read_ref(part.ref).length if part.folded and part.ref is not None else part.children
+            return part.children
         enc = part.enc if isinstance(part, Leaf) else part
         if not isinstance(enc, bytes):
             return enc

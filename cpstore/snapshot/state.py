@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cpstore.digest import leaf_hash
 from cpstore.errors import CorruptError
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.form import parts, read_base, read_tree
 from cpstore.snapshot.frames import decompress
 from cpstore.snapshot.lookup import value_at
 from cpstore.snapshot.plain import ROOM, ROOM_MANY
-from cpstore.snapshot.records import ATTACHED, BASE, DELTA
+from cpstore.snapshot.records import ATTACHED, BASE, DELTA, OPENING
 from cpstore.snapshot.shared import is_ref, item_hash, read_ref
-from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
+from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree, lists_of
 from cpstore.snapshot.values import array_header, decode, split_array
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class States:
             if sha256(frame).digest() != ref.frame:
                 raise CorruptError(f"{self.own.where}: the shared value {ref.content.hex()[:16]} is damaged")
             plain = decompress(frame)
-            if len(plain) != ref.length:
-                raise CorruptError(f"{self.own.where}: the shared value {ref.content.hex()[:16]} has another length")
+            if len(plain) != ref.length or leaf_hash(plain) != ref.content:
+                raise CorruptError(f"{self.own.where}: the shared value {ref.content.hex()[:16]} is another one")
             self._fetched[ref.content] = plain
         return self._fetched[ref.content]
 
@@ -67,8 +68,8 @@ class States:
     def hashed(self, seq: int, fetch: Callable[[bytes], bytes] | None = None) -> tuple[Tree, int, int]:
         """Return the tree after the entry ``seq`` with the hashes of its lists, so that it can be changed.
 
-        Also the seq of its base, and the bytes of the changes since. A tree that outlives these states reads shared
-        values later by ``fetch``.
+        Also the seq of its base, and what reading on from there costs, in bytes of changes. A tree that outlives these
+        states reads shared values later by ``fetch``.
         """
         fetch = fetch or self.fetch
         base = self.own.base(seq)
@@ -77,10 +78,18 @@ class States:
         for record in self.own.records(base, seq):
             if record.kind == BASE:
                 tree, cost = read_tree(read_base(record.payload)[1], fetch), 0
-            elif record.kind == DELTA:
+            else:
                 cost += len(bytes(record.payload))
-                self._advance(tree, parts(record.payload), record.seq, logged, fetch)
+                if record.kind == DELTA:
+                    self._advance(tree, parts(record.payload), record.seq, logged, fetch)
+        if base < self.own.open_first:
+            cost += OPENING * len(self.own.heads(base, seq + 1))
         return tree, base, cost
+
+    def base_size(self, base: int) -> int:
+        """Return the bytes of the tree that stands in a base."""
+        (record,) = self.own.records(base, base)
+        return len(bytes(read_base(record.payload)[1]))
 
     def advance(self, tree: Tree, changes: Iterable[bytes | msgspec.Raw], seq: int, logged: Logged) -> None:
         """Carry one entry's changes out on a tree that keeps its hashes."""
@@ -94,9 +103,21 @@ class States:
         logged: Logged,
         fetch: Callable[[bytes], bytes],
     ) -> None:
-        applier = Applier(tree, fetch, lambda node: [item_hash(item) for item in self.items(tree, node.runs)])
+        applier = Applier(tree, fetch, lambda node: self._hashes(tree, node))
         for change in changes:
             applier.apply(change, seq, logged)
+
+    def _hashes(self, tree: Tree, node: List) -> list[bytes]:
+        hashes = [item_hash(item) for item in self.items(tree, node.runs)]
+        self.mark(node)
+        return hashes
+
+    def mark(self, node: List) -> None:
+        """Tell a list, whose items were just read, where in the stream they are.
+
+        The hints of its runs can then come nearer: a window that moves on is not looked for from where it began.
+        """
+        node.marks = sorted({*node.marks, *self.own.firsts(node.lid)})
 
     def _follow(self, applier: Applier | None, kind: int, payload: bytes | msgspec.Raw, seq: int) -> Applier:
         if kind == BASE:
@@ -120,7 +141,7 @@ class States:
 
     def value(self, tree: Tree) -> dict[str, Any]:
         """Return the state as fresh Python values."""
-        self._room = ROOM_MANY if _lists(tree.root) > 1 else ROOM
+        self._room = ROOM_MANY if len(lists_of(tree.root)) > 1 else ROOM
         return {key: self._value(tree, child) for key, child in tree.root.children.items()}
 
     def _value(self, tree: Tree, node: Node) -> Any:
@@ -171,12 +192,6 @@ class States:
         return map_header(len(node.children)) + b"".join(
             [_key(key) + self.encoded(tree, child) for key, child in node.children.items()]
         )
-
-
-def _lists(node: Node) -> int:
-    if isinstance(node, Map):
-        return 0 if node.folded else sum(map(_lists, node.children.values()))
-    return isinstance(node, List)
 
 
 _key = msgspec.msgpack.Encoder().encode

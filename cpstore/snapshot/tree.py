@@ -203,8 +203,8 @@ class List:
         self.lid = lid
         self.total = total
         self.runs = runs
-        self._starts = list(accumulate((run.count for run in runs), initial=0))
-        self.count = self._starts.pop()
+        self._starts: list[int] = []
+        self.count = sum(run.count for run in runs)
         self.frontier = frontier
         self.leaves: Leaves | None = None
         self.marks: list[tuple[int, int]] = []
@@ -228,7 +228,10 @@ class List:
     def splice(self, at: int, removed: int, runs: Sequence[Run], hashes: Sequence[bytes] | None) -> None:
         """Replace ``removed`` items at ``at`` by runs. ``hashes``: of the inserted items, None where not tracked."""
         inserted = sum(run.count for run in runs)
-        self._exchange(at, at + removed, runs, inserted)
+        if at == self.count and not removed:
+            _extend(self.runs, runs)
+        else:
+            self._exchange(at, at + removed, runs, inserted)
         if hashes is None:
             self.frontier = None
         elif self.leaves is not None:
@@ -243,8 +246,8 @@ class List:
         self.count += inserted - removed
 
     def _exchange(self, at: int, end: int, new: Sequence[Run], count: int) -> None:
-        """Put ``new`` runs of ``count`` items where those from ``at`` to ``end`` are. Only runs at the seams are looked at."""
-        runs, starts = self.runs, self._starts
+        """Put ``new`` runs of ``count`` items where those from ``at`` to ``end`` are. Only the seams are looked at."""
+        runs, starts = self.runs, self._positions()
         low, high = bisect_left(starts, at), bisect_left(starts, end)
         between: list[Run] = []
         if low:  # the run that reaches into the gap, or ends at it and may be joined
@@ -257,12 +260,19 @@ class List:
         elif high < len(runs):
             _extend(between, [runs[high]])
             high += 1
-        begin = starts[low] if low < len(starts) else self.count
+        begin = starts[low] if low < len(starts) else 0
         moved = count - (end - at)
         if moved:
             starts[high:] = [start + moved for start in starts[high:]]
         runs[low:high] = between
         starts[low:high] = list(accumulate((run.count for run in between[:-1]), initial=begin)) if between else []
+
+    def _positions(self) -> list[int]:
+        """Return where each run begins; those that came at the end since the last time are added."""
+        runs, starts = self.runs, self._starts
+        while len(starts) < len(runs):
+            starts.append(starts[-1] + runs[len(starts) - 1].count if starts else 0)
+        return starts
 
     def _rest(self, run: Run, count: int) -> Run:
         """Return the last items of a run, with the nearest hint that is known."""
@@ -274,11 +284,11 @@ class List:
     def part(self, at: int, count: int) -> list[Run]:
         """Return the runs that hold ``count`` items from position ``at``."""
         found: list[Run] = []
-        end = at + count
-        number = max(0, bisect_right(self._starts, at) - 1)
+        end, starts = at + count, self._positions()
+        number = max(0, bisect_right(starts, at) - 1)
         while at < end and number < len(self.runs):
-            run, skip = self.runs[number], at - self._starts[number]
-            found.append(run.part(skip, min(run.count, end - self._starts[number]) - skip))
+            run, skip = self.runs[number], at - starts[number]
+            found.append(run.part(skip, min(run.count, end - starts[number]) - skip))
             at += found[-1].count
             number += 1
         return found
@@ -328,6 +338,15 @@ class Tree:
             if node.ref is not None:
                 node.note(path[depth:])
             node = node.children.get(key)
+
+
+def lists_of(node: Node) -> list[List]:
+    """Return the list nodes at and below a node; none lies in what is folded."""
+    if isinstance(node, List):
+        return [node]
+    if isinstance(node, Map) and not node.folded:
+        return [found for child in node.children.values() for found in lists_of(child)]
+    return []
 
 
 def _extend(runs: list[Run], more: Iterable[Run]) -> None:

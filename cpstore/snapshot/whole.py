@@ -23,33 +23,64 @@ SLICE = 64
 Path = tuple[str, ...]
 
 
+class _Place:
+    """What is kept of one place, and of those below it."""
+
+    __slots__ = ("below", "enc", "size")
+
+    def __init__(self) -> None:
+        self.enc: bytearray | bytes | None = None
+        self.size = 0
+        self.below: dict[str, _Place] = {}
+
+    def held(self) -> int:
+        """Return the bytes that are kept of it and below."""
+        return self.size + sum(place.held() for place in self.below.values())
+
+
 class Kept:
     """The encodings of last time, by place: of a list node its items joined, of a mapping node all of it."""
 
     def __init__(self) -> None:
-        self._bytes: dict[Path, bytearray | bytes] = {}
-
-    @property
-    def size(self) -> int:
+        self._top = _Place()
+        self.size = 0
         """Bytes held."""
-        return sum(map(len, self._bytes.values()))
 
     def get(self, path: Path) -> bytearray | bytes | None:
         """Return what is kept of a place, None if it is not known any more."""
-        return self._bytes.get(path)
+        here: _Place | None = self._top
+        for key in path:
+            if here is None:
+                return None
+            here = here.below.get(key)
+        return None if here is None else here.enc
 
     def put(self, path: Path, enc: bytearray | bytes) -> None:
         """Keep the encoding of a place."""
-        self._bytes[path] = enc
+        here = self._top
+        for key in path:
+            here = here.below.setdefault(key, _Place())
+        self.size += len(enc) - here.size
+        here.enc, here.size = enc, len(enc)
 
     def drop(self, path: Path) -> None:
         """Forget a place that changes, all places below it and all that contain it."""
-        for other in [other for other in self._bytes if other[: len(path)] == path[: len(other)]]:
-            del self._bytes[other]
+        above = here = self._top
+        for key in path:
+            self.size -= here.size
+            here.enc, here.size = None, 0
+            if key not in here.below:
+                return
+            above, here = here, here.below[key]
+        self.size -= here.held()
+        if path:
+            del above.below[path[-1]]
+        else:
+            self._top = _Place()
 
     def clear(self) -> None:
         """Forget everything."""
-        self._bytes.clear()
+        self.drop(())
 
 
 class Whole:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from cpstore.digest import Frontier, leaf_hash
-from cpstore.errors import InvalidStateError
+from cpstore.errors import CorruptError, InvalidStateError
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.draft import Draft
 from cpstore.snapshot.edits import Editor
@@ -20,11 +20,11 @@ from cpstore.snapshot.form import NIL, array, pack, write_tree
 from cpstore.snapshot.frames import TailEncoder, compress, decompress
 from cpstore.snapshot.lookup import keys_at, value_at
 from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
-from cpstore.snapshot.records import ATTACHED, BARE, BASE, DELTA, Segment, SegmentHead, segment_digest
+from cpstore.snapshot.records import ATTACHED, BARE, BASE, DELTA, OPENING, Segment, SegmentHead, segment_digest
 from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.shrink import Shrinking
 from cpstore.snapshot.state import map_header
-from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree
+from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree, lists_of
 from cpstore.snapshot.values import array_header
 from cpstore.snapshot.whole import Kept, Whole
 
@@ -40,7 +40,12 @@ SEGMENT_BYTES = 512 << 10
 BASE_MIN = 4096
 """Bytes of changes, or of the tree, below which a base is never worth waiting for."""
 CHANGES_MAX = 2048
-"""Bytes of changes beside which no base is written: it would hold them a second time."""
+"""Bytes of changes beside which a base is put off, since it holds them a second time: ``PATIENCE`` times as long."""
+PATIENCE = 4
+TREE_BYTES = 6
+"""What a tree holds in memory for each of its encoded bytes, measured: 3 for values of 400 bytes, 8 for those of 30."""
+COMPARED = 1024
+"""Shared values that a writer remembers as compared: what it names by a frame is what it was given."""
 CONTEXT_BYTES = 1_300_000
 """What an encoder and its decoder hold in memory, measured."""
 
@@ -99,7 +104,7 @@ class SnapshotWriter:
         self, tree: Tree, seq: int, read: Callable[[], States], known: Callable[[bytes], bytes | None]
     ) -> None:
         self.seq = seq
-        self._applier = Applier(tree, self._fetch, self._hashes)
+        self._applier = Applier(tree, self._unfold, self._hashes)
         self._read = read
         self._known = known
         self._kept = Kept()
@@ -113,7 +118,9 @@ class SnapshotWriter:
         self._cost = 0
         self._due = True
         self._hashed = 0
+        self._unfolded = 0
         self._blobs: dict[bytes, bytes] = {}
+        self._compared: dict[bytes, bytes] = {}
         self.watched = False
         """Whether to look if changes take content away; ``shrunk`` then says so of the last addition."""
         self.shrunk = False
@@ -132,9 +139,10 @@ class SnapshotWriter:
         source = states.own
         writer = cls(Tree(), seq, read, known)
         # The tree stays for later acts, in which ``states`` is closed: what is still folded is read by the writer.
-        writer._applier.tree, base, cost = states.hashed(seq, writer._fetch)
+        writer._applier.tree, base, cost = states.hashed(seq, writer._unfold)
         writer._open = _Open(source.open_first)
         writer._base, writer._cost = base, cost
+        writer._base_size, writer._due = states.base_size(base), base < source.open_first
         writer._frontier = segments_frontier(source.last)
         for record in source.records(source.open_first, seq):
             writer._open.add(record.kind, bytes(record.payload), source.items_of(record.seq))
@@ -151,7 +159,7 @@ class SnapshotWriter:
     @property
     def weight(self) -> int:
         """Bytes of memory that keeping this writer costs, roughly."""
-        tree = 4 * max(self._base_size, BASE_MIN) + 64 * self._hashed
+        tree = TREE_BYTES * (self._base_size + self._cost + self._unfolded) + 64 * self._hashed
         return (CONTEXT_BYTES if self._encoder else 0) + self._kept.size + 3 * self._open.size + tree
 
     # --- what an entry can add -------------------------------------------------------------------------------
@@ -193,7 +201,7 @@ class SnapshotWriter:
 
     def back(self, seq: int) -> Addition:
         """Make the tree that followed the earlier entry ``seq`` the state again."""
-        tree, _, _ = self._read().hashed(seq, self._fetch)
+        tree, _, _ = self._read().hashed(seq, self._unfold)
         tree.lids = max(tree.lids, self.tree.lids)
         _detach(tree.root, 0)
         self._applier.tree = tree
@@ -214,7 +222,7 @@ class SnapshotWriter:
 
     def _begin(self) -> Draft:
         self._blobs = {}
-        self._draft = Draft(self._applier, self.seq + 1, self._share)
+        self._draft = Draft(self._applier, self.seq + 1, self._share, self._fetch)
         if self.watched:
             self._draft.shrinking = Shrinking(self._items)
         return self._draft
@@ -222,6 +230,12 @@ class SnapshotWriter:
     def _fetch(self, enc: bytes) -> bytes:
         frame = self._blobs.get(read_ref(enc).content)
         return self._read().fetch(enc) if frame is None else decompress(frame)
+
+    def _unfold(self, enc: bytes) -> bytes:
+        """Read a shared mapping whose content the tree is going to hold."""
+        plain = self._fetch(enc)
+        self._unfolded += len(plain)
+        return plain
 
     def _encoded(self, node: Node) -> bytes:
         """Return the encoding of a node that is not kept."""
@@ -237,7 +251,9 @@ class SnapshotWriter:
 
     def _hashes(self, node: List) -> list[bytes]:
         self._hashed += node.count
-        return [item_hash(item) for item in self._items(node.runs)]
+        hashes = [item_hash(item) for item in self._items(node.runs)]
+        self._read().mark(node)
+        return hashes
 
     def _items(self, runs: Sequence[Run]) -> list[bytes]:
         """Return list items, from memory where they belong to the open segment or to the draft at hand."""
@@ -265,10 +281,17 @@ class SnapshotWriter:
         if len(enc) < (LATER_MIN if self.seq else FIRST_MIN):
             return None
         content = leaf_hash(enc)
-        frame = self._blobs.get(content) or self._known(content)
-        if frame is None:
-            frame = self._blobs[content] = compress(enc)
-        return Ref(content, sha256(frame).digest(), len(enc)).encode()
+        named = self._compared.get(content)
+        if named is None:
+            frame = self._known(content)
+            if frame is None:
+                frame = self._blobs[content] = compress(enc)
+            elif not _holds(frame, enc):
+                return None  # what is stored there is not this value: it is not signed, and verify names it
+            if len(self._compared) >= COMPARED:
+                self._compared.clear()
+            named = self._compared[content] = sha256(frame).digest()
+        return Ref(content, named, len(enc)).encode()
 
     def _finish(self, kind: int, draft: Draft, payload: bytes = NIL) -> Addition:
         self.seq += 1
@@ -277,14 +300,15 @@ class SnapshotWriter:
         self._due = self._due or not self._open.records
         if kind == BASE:
             payload = self._rebase(payload, write_tree(self.tree))
-        elif kind == DELTA:
-            self._cost += len(changes)
-            if self._base == 0:
-                kind, payload = BASE, self._rebase(array(), write_tree(self.tree))
-            elif self._wants_base() and len(changes) <= CHANGES_MAX:
+        elif self._base == 0 and kind == DELTA:
+            kind, payload = BASE, self._rebase(array(), write_tree(self.tree))
+        else:
+            self._cost += len(payload)
+            patience = 1 if len(changes) <= CHANGES_MAX else PATIENCE
+            if kind == DELTA and self._wants_base(patience):
                 base = write_tree(self.tree)
                 self._base_size = len(base)
-                if len(base) <= max(BASE_MIN, self._cost):
+                if self._wants_base(patience):
                     kind, payload = BASE, self._rebase(changes, base)
         record = self._open.add(kind, payload, draft.items)
         self.shrunk = draft.shrinking is not None and draft.shrinking.found
@@ -302,10 +326,11 @@ class SnapshotWriter:
             blobs=self._blobs,
         )
 
-    def _wants_base(self) -> bool:
+    def _wants_base(self, patience: int) -> bool:
         """A segment begins with a base where that is cheap; otherwise one comes when the changes outweigh it."""
-        worth = max(BASE_MIN, self._base_size)
-        return self._cost >= worth or (self._due and self._base_size <= max(BASE_MIN, self._cost))
+        if patience == 1 and self._due and self._base_size <= max(BASE_MIN, self._cost):
+            return True
+        return self._cost >= patience * max(BASE_MIN, self._base_size)
 
     def _rebase(self, before: bytes, base: bytes) -> bytes:
         """Return the payload of a base; it keeps what led to it too, so that ``verify`` can follow."""
@@ -338,9 +363,17 @@ class SnapshotWriter:
         index, frontier = self._frontier.size - 1, self._frontier.pack()
         head = SegmentHead(open_.first, count, index, self._base, content, digest, frontier)
         self._open = _Open(self.seq + 1)
+        self._cost += OPENING
         self._encoder = None
         self._stored = []
         return Segment(head, ops, items)
+
+
+def _holds(frame: bytes, enc: bytes) -> bool:
+    try:
+        return decompress(frame) == enc
+    except CorruptError:
+        return False
 
 
 def detach(tree: Tree, name: str, incarnation: int) -> Tree:
@@ -348,14 +381,22 @@ def detach(tree: Tree, name: str, incarnation: int) -> Tree:
     tree.sources.append((name, incarnation))
     _detach(tree.root, len(tree.sources))
     tree.lids = 0
+    _drop_sources(tree)
     return tree
 
 
-def _detach(node: Node, source: int) -> None:
-    if isinstance(node, List):
+def _drop_sources(tree: Tree) -> None:
+    """Forget the streams that no list reads any more: a fork of forks would carry the names of all of them."""
+    lists = lists_of(tree.root)
+    read = sorted({run.source for node in lists for run in node.runs})
+    number = {source: at for at, source in enumerate(read, 1)}
+    for node in lists:
+        node.runs = [Run(number[run.source], run.lid, run.start, run.count, run.hint) for run in node.runs]
+    tree.sources = [tree.sources[source - 1] for source in read]
+
+
+def _detach(root: Map, source: int) -> None:
+    for node in lists_of(root):
         for run in node.runs:
             run.source = run.source or source
         node.lid, node.total, node.marks = 0, 0, []
-    elif isinstance(node, Map) and not node.folded:
-        for child in node.children.values():
-            _detach(child, source)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from cpstore.errors import CorruptError
 from cpstore.model.entry import StreamId, StreamKind
 from cpstore.model.ledger import member_id
 from cpstore.rules import ledger as rules
@@ -21,20 +23,44 @@ if TYPE_CHECKING:
     from cpstore.streams.act import Step
 
 
-def boards(reading: Reading, last: Entry | None) -> list[tuple[Board, Member]]:
-    """Return the ledgers that a lineage belongs or belonged to, each with its membership."""
-    found = []
-    for name in sorted(joined(last)):
-        assert last is not None  # noqa: S101 - else there were no ledgers
-        board = Board.of(reading, last.stream.namespace, name)
-        member = board.member(member_id("", last.stream.name))
-        if member is not None:
-            found.append((board, member))
-    return found
+class Boards(Sequence[tuple[Board, "Member"]]):
+    """The ledgers that a lineage belongs or belonged to, each with its membership.
+
+    Read when they are first looked at: most commits have nothing to tell, and a ledger can be large. Looking raises
+    CorruptError where a ledger does not know a member that says so in signed bytes: it would not be told.
+    """
+
+    def __init__(self, reading: Reading, last: Entry | None) -> None:
+        self._reading = reading
+        self._last = last
+        self._names = sorted(joined(last))
+        self._found: list[tuple[Board, Member]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __getitem__(self, at: Any) -> Any:
+        if self._found is None:
+            self._found = [self._look(name) for name in self._names]
+        return self._found[at]
+
+    def _look(self, name: str) -> tuple[Board, Member]:
+        assert self._last is not None  # noqa: S101 - else there were no ledgers
+        lineage = self._last.stream
+        board = Board.of(self._reading, lineage.namespace, name)
+        member = board.member(member_id("", lineage.name))
+        if member is None:
+            raise CorruptError(f"{board.opened.stream}: {lineage} has joined it, but is no member; run verify")
+        return board, member
+
+
+def boards(reading: Reading, last: Entry | None) -> Sequence[tuple[Board, Member]]:
+    """Return the ledgers that a lineage belongs or belonged to."""
+    return Boards(reading, last)
 
 
 def told(
-    found: list[tuple[Board, Member]],
+    found: Sequence[tuple[Board, Member]],
     change: Callable[[Board, Member], Member],
     *,
     kind: str,
@@ -64,7 +90,7 @@ def suspected(cause: str) -> Callable[[Board, Member], Member]:
     return lambda board, member: rules.suspected(member, board.position, cause)
 
 
-def glossary_told(found: list[tuple[Board, Member]], change: Change, after: Glossary, revision: int) -> list[Step]:
+def glossary_told(found: Sequence[tuple[Board, Member]], change: Change, after: Glossary, revision: int) -> list[Step]:
     """Return the entries that tell each ledger of new or changed definitions."""
     lock = lock_of(after)
     moved = [order.binding.symbol for order in change.superseded] + [end.symbol for end in change.retired]

@@ -254,19 +254,24 @@ LOOKS = [
     (), ("log",), ("log", "--graph"), ("show", "task", "--state"), ("diff", "task@1", "task@2"), ("glossary", "task"),
     ("verify",), ("doctor",),
 ]  # fmt: skip
+BUSY_LOOKS = [
+    *LOOKS, ("effects",), ("effects", "task/worker"), ("effects", "--in-doubt"), ("effects", "--name", "sync"),
+    ("ledger",), ("ledger", "release"), ("ledger", "release", "task-b"), ("events",), ("why", "timeout"),
+    ("why", "mail"), ("show", "task@3"), ("show", "task@4"), ("diff", "task@3", "task@4"), ("glossary", "task/worker"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=" ".join)
-@pytest.mark.parametrize("form", [[], ["--json"]], ids=["people", "json"])
-def test_looking_changes_neither_the_file_nor_its_folder(run, path, look, form):
-    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
-    stamp = path.stat().st_mtime_ns
+def test_looking_changes_neither_the_file_nor_its_folder(run, busy):
+    before = {file.name: file.read_bytes() for file in busy.parent.iterdir()}
+    stamp = busy.stat().st_mtime_ns
 
-    ran = run("inspect", path, *look, *form)
+    for look in BUSY_LOOKS:
+        for form in ([], ["--json"]):
+            ran = run("inspect", busy, *look, *form)
 
-    assert ran.code in (0, 1), ran.err
-    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
-    assert path.stat().st_mtime_ns == stamp
+            assert ran.code in (0, 1), ran.err
+            assert {file.name: file.read_bytes() for file in busy.parent.iterdir()} == before, look
+            assert busy.stat().st_mtime_ns == stamp, look
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -278,3 +283,14 @@ def test_every_table_fits_and_loses_nothing_that_matters(run, path, look, width,
 
     assert ran.out.strip()
     assert "…" not in ran.out
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_tables_of_a_busy_store_fit_too(run, busy, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    for look in BUSY_LOOKS:
+        ran = run("inspect", busy, *look)
+
+        assert ran.out.strip(), look
+        assert "…" not in ran.out or look in (("diff", "task@1", "task@2"), ("show", "task@3")), look

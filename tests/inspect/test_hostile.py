@@ -7,10 +7,38 @@ import os
 import pytest
 
 import cpstore
-from cpstore import Authority, Binding, Directive, Supersession
+from cpstore import Acknowledgement, Authority, Binding, Directive, EffectPolicy, Supersession, TermClaim
 
 EVIL = "[red]\u202eevil\u2069[/red]\u200b"
+NAME = "[red]name[/red]"
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\r\nroot#"
+
+
+def _outside(store, task):
+    """Do what reaches beyond the lineage, in the worst words that are accepted."""
+    policy = EffectPolicy.AT_MOST_ONCE
+    task.begin(NAME, {ESCAPES: EVIL}, key=NAME, policy=policy).fail(ESCAPES)
+    (doubt,) = task.effects(in_doubt=True)
+    task.reconcile(doubt, happened=True, who=ESCAPES, why=EVIL, result={EVIL: ESCAPES})
+    lost = task.begin("other", {}, policy=EffectPolicy.IDEMPOTENT)
+    lost.fail(EVIL)
+    task.begin("other", {}, policy=EffectPolicy.IDEMPOTENT).complete(ESCAPES)
+    lost.complete(EVIL)
+    planner, peer = store.ledger(NAME).join("[b]planner"), store.ledger(NAME).join("[b]peer", lineage=task)
+    planner.write(NAME, {ESCAPES: EVIL})
+    planner.compacted(ESCAPES)
+    peer.read(NAME)
+    state = {"messages": [EVIL * 9] * 20}
+    task.commit(state, step=3)
+    claims = [TermClaim("unknown", ESCAPES)]
+    task.compact({"messages": [f"in short: {EVIL}{ESCAPES}"]}, summary="/messages/0", claims=claims)
+    task.record("note", {}, policy=policy)
+    plan = task.plan_restore(3)
+    task.restore(3, acknowledge=Acknowledgement(ESCAPES, EVIL, plan.effects, plan.gaps))
+    worker = task.fork("[i]worker")
+    again = Supersession(Binding("term", "plain", authority=Authority.USER), Directive(Authority.USER, EVIL, ESCAPES))
+    task.commit({}, step=4, supersede=[again])
+    worker.commit({}, step=4)
 
 
 @pytest.fixture
@@ -22,6 +50,7 @@ def hostile(tmp_path):
         task.commit({ESCAPES: ESCAPES, "a": [ESCAPES]}, step=1, define=[term])
         other = Binding("term", EVIL, authority=Authority.USER)
         task.commit({EVIL: EVIL}, step=2, supersede=[Supersession(other, Directive(Authority.USER, ESCAPES, EVIL))])
+        _outside(store, task)
     return target
 
 
@@ -29,6 +58,9 @@ LOOKS = [
     [], ["log"], ["log", "--graph"], ["show", "[link=x]id[/]@1"], ["show", "[link=x]id[/]@1", "--state"],
     ["show", "[link=x]id[/]@2", "--state"], ["diff", "[link=x]id[/]@1", "[link=x]id[/]@2"],
     ["glossary", "[link=x]id[/]@1"], ["glossary", "[link=x]id[/]"], ["verify"], ["doctor"],
+    ["glossary", "[i]worker"], ["show", "[link=x]id[/]@4"], ["show", "[link=x]id[/]@5"], ["effects"],
+    ["diff", "[link=x]id[/]@2", "[link=x]id[/]@5"], ["effects", "--name", NAME], ["ledger"], ["ledger", NAME],
+    ["ledger", NAME, NAME], ["events"], ["why", "term"], ["why", NAME], ["why", "other"],
 ]  # fmt: skip
 
 

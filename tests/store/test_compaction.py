@@ -127,9 +127,7 @@ def test_of_equal_items_the_earlier_ones_went(store, path):
 items = st.one_of(st.integers(0, 5), st.text("ab", max_size=2), st.lists(st.integers(0, 2), max_size=2))
 states = st.recursive(
     items,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=6), st.dictionaries(st.sampled_from("abc/~"), inner, max_size=3)
-    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=6), st.dictionaries(st.sampled_from("abc/~"), inner, max_size=3)),
     max_leaves=15,
 )
 
@@ -410,9 +408,7 @@ def test_a_key_makes_the_retry_of_a_compaction_safe(store, task):
 
 
 def test_the_lock_holds_across_a_compaction(store, task):
-    terms = [
-        Binding(f"term {at}", f"meaning {at}", constraint="unit: ms", established_at_step=5) for at in range(30)
-    ]
+    terms = [Binding(f"term {at}", f"meaning {at}", constraint="unit: ms", established_at_step=5) for at in range(30)]
     with task.edit(step=5, define=terms) as edit:
         edit.set("/x", 1)
     before = task.glossary()
@@ -425,7 +421,6 @@ def test_the_lock_holds_across_a_compaction(store, task):
     assert {symbol for symbol, _, _ in error.differences} == {"term 9", "term 27", "term 28", "term 29"}
     assert task.compact(short(), summary="/messages/0").revision == 3
     assert task.glossary() == before  # not named is not dropped
-
 
 
 def test_what_is_ordered_while_compacting_holds_afterwards(store, task):

@@ -574,13 +574,13 @@ def test_a_supersession_is_told_and_a_clash_refused_at_the_next_write_of_either_
     assert (event.kind, event.peer, event.revision) == ("superseded", "first", made.revision)
     assert event.detail["superseded"] == {"done": "built"} and event.detail["retired"] == []
     for peer in (first, second):
-        error = refused(
-            store, SemanticDriftError, lambda peer=peer: peer.write(peer.name, 2, seen=seen[peer.name])
-        )
+        error = refused(store, SemanticDriftError, lambda peer=peer: peer.write(peer.name, 2, seen=seen[peer.name]))
         assert [symbol for symbol, _, _ in error.differences] == ["done"]
     assert third.write("third", 2, seen=seen["third"]).revision == 2  # who means nothing by it clashes with nobody
     two.commit({"messages": LONG}, step=2, supersede=[Supersession(Binding("done", "built"), ORDER)])
-    assert first.write("first", 2, seen=seen["first"]).revision == second.write("second", 2, seen=seen["second"]).revision
+    assert (
+        first.write("first", 2, seen=seen["first"]).revision == second.write("second", 2, seen=seen["second"]).revision
+    )
 
 
 def test_a_clash_ends_when_one_of_them_leaves_or_retires_the_symbol(store, board):
