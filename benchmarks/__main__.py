@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import acts, sizes, speeds
+from benchmarks import acts, divergence, sizes, speeds
 from benchmarks.measure import Row, machine, table
 from benchmarks.peers import MISSING, langgraph_installed
 from benchmarks.stores import Ground
@@ -46,6 +46,7 @@ def _measures(quick: bool, traces: Path | None) -> dict[str, Callable[[Ground], 
         "commits": lambda ground: speeds.commits(ground, 30 if quick else 100),
         "loads": lambda ground: speeds.loads(ground, 9 if quick else 31),
         "effects": lambda ground: acts.effects(ground, 60 if quick else 300),
+        "divergence": lambda ground: divergence.divergence(ground, 1000 if quick else 10_000, 20 if quick else 200),
         "plans": lambda ground: acts.plans(ground, 21, 5_000 if quick else 100_000),
         "opening": lambda ground: speeds.opening(ground, 16 if quick else 20, 10_000 if quick else 100_000),
         "fixed": sizes.fixed,
