@@ -1,5 +1,8 @@
 """A transactional checkpoint store for agents, on SQLite."""
 
+import importlib
+import typing
+
 from cpstore import errors
 from cpstore.ledger.desk import Read
 from cpstore.model.binding import Authority, Binding, Directive, Retirement, Scope, Supersession
@@ -46,3 +49,11 @@ __all__ = [
     "errors",
     "open",
 ]
+
+if not typing.TYPE_CHECKING:  # type checkers want `import cpstore.aio`, and go on noticing misspelt names
+
+    def __getattr__(name: str) -> typing.Any:
+        """Import ``cpstore.aio`` when it is asked for: it needs asyncio, which takes long to import."""
+        if name == "aio":
+            return importlib.import_module("cpstore.aio")
+        raise AttributeError(f"module 'cpstore' has no attribute {name!r}")

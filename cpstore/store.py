@@ -81,6 +81,8 @@ def open_store(
     for name, size, least in (("max_state_bytes", max_state_bytes, 1), ("cache_bytes", cache_bytes, 0)):
         if not is_step(size) or size < least:
             raise InvalidStateError(f"{name} is a number of bytes from {least} on, not {size!r:.100}")
+    if max_state_bytes > MAX_STATE_BYTES:
+        raise InvalidStateError(f"max_state_bytes is at most {MAX_STATE_BYTES}: a larger state could not be read again")
     path = path_of(target)
     if signer is None and not (read_only and trust is not None):
         # A key made now is in nobody's trust: where that is given, the key has to be there.

@@ -55,7 +55,8 @@ def test_the_version_is_that_of_the_package(capsys):
     [
         [], ["no-such"], ["inspect"], ["inspect", "a.db", "no-such"], ["inspect", "a.db", "show"],
         ["inspect", "a.db", "diff", "a@1"],
-        ["inspect", "a.db", "log", "--limit", "many"], ["inspect", "a.db", "why"], ["replay"], ["replay", "--interleave", "0", "x"],
+        ["inspect", "a.db", "log", "--limit", "many"], ["inspect", "a.db", "why"],
+        ["replay"], ["replay", "--interleave", "0", "x"],
         ["init"], ["--k", "x", "demo"],
     ],
     ids=" ".join,

@@ -133,7 +133,7 @@ class Audit:
                 self._findings.add(
                     "damaged-bytes",
                     f"{entries.stream}: the segment from entry {head.first} on misstates those before it",
-                    f"revisions {ranges(revisions)} and some after them cannot be loaded; restore from a backup",
+                    f"loads do without it; the row of revisions {ranges(revisions)} was altered: restore from a backup",
                     entries.stream,
                     revisions,
                 )

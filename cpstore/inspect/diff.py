@@ -145,7 +145,7 @@ def _shown(value: Any) -> str:
 
 def _between(asked: Asked, old: Checkpoint, new: Checkpoint) -> list[dict[str, Any]]:
     """Return the entries about effects that lie between two revisions of one lineage, oldest first."""
-    if old.lineage != new.lineage or old.seq == new.seq:
+    if old.lineage != new.lineage:
         return []
     first, last = sorted((old.seq, new.seq))
     with trail.looking(asked) as reading:

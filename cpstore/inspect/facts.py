@@ -92,7 +92,8 @@ def made(asked: Asked, checkpoint: Checkpoint) -> dict[str, Any]:
     """Return what the signed entry of a restore, compaction or fork says of it, in the JSON model.
 
     The keys are ``restore``, ``compaction``, ``crossed`` (a fork below the head: the parent's newest seq then),
-    ``moves_glossary``, ``reread`` and ``acknowledgement``; null, or an empty list, where it says nothing. Raises CorruptError.
+    ``moves_glossary``, ``reread`` and ``acknowledgement``; null, or an empty list, where it says nothing. Raises
+    CorruptError, SignatureError.
     """
     stream = StreamId(checkpoint.namespace, StreamKind.LINEAGE, checkpoint.lineage)
     with Reading(asked.store._journal, checkpoint.namespace) as reading:  # noqa: SLF001

@@ -9,6 +9,7 @@ from cpstore.errors import CorruptError, NotFoundError
 from cpstore.inspect import trail
 from cpstore.inspect.exits import GOOD
 from cpstore.inspect.render import brief, in_json, moment, say, table, visible
+from cpstore.journal import Reading
 from cpstore.model.entry import StreamKind
 from cpstore.rules.ledger import check_key
 from cpstore.streams.board import Board
@@ -16,7 +17,6 @@ from cpstore.streams.telling import ledger_stream
 
 if TYPE_CHECKING:
     from cpstore.inspect.open import Asked
-    from cpstore.journal import Reading
     from cpstore.model.ledger import Member
 
 SHOWN = 200
@@ -66,7 +66,9 @@ def listed(asked: Asked, name: str, namespace: str | None = None) -> dict[str, A
     space = namespace or asked.namespace
     ledger = asked.store.ledger(name, namespace=space)
     members = [member for member in ledger.peers() if member.present]
-    events = ledger.events()
+    with Reading(asked.store._journal, space) as reading:  # noqa: SLF001
+        found = reading.last(ledger_stream(space, name))
+    events = [] if found is None or not found[1].term else ledger.events(after=found[1].term - 1)
     return {
         "ledger": name,
         "namespace": space,
@@ -147,15 +149,12 @@ def _key(reading: Reading, number: int, board: Board, key: str) -> dict[str, Any
         raise CorruptError(f"{board.opened.stream}: key {key!r} is listed, but has no value; run verify")
     held, value = found
     entry = reading.entry(number, held.seq)
-    detail = entry.detail or {}
-    if [key, held.revision, held.digest] not in [row[:3] for row in detail.get("writes", [])]:
-        raise CorruptError(f"{entry.stream}: entry {entry.seq} does not write key {key!r} as it stands; run verify")
     return {
         "key": key,
         "revision": held.revision,
         "digest": held.digest,
         "position": held.seq,
-        "peer": detail.get("peer", ""),
+        "peer": (entry.detail or {}).get("peer", ""),
         "actor": entry.actor,
         "time": entry.time,
         "value": in_json(value),

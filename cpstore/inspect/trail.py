@@ -47,17 +47,15 @@ def families(asked: Asked, reading: Reading, lineage: str | None) -> list[list[i
     Raises NotFoundError, CorruptError where the index of forks is not that of the signed entries.
     """
     names = [lineage] if lineage is not None else [name for _, name in facts.names(asked.store, asked.namespace)]
-    roots: dict[int, list[int]] = {}
+    roots: dict[int, None] = {}
     for name in names:
         number = reading.tx.stream(StreamId(asked.namespace, StreamKind.LINEAGE, name))
         if number is None:
             raise NotFoundError(f"lineage {name!r} does not exist in namespace {asked.namespace!r}")
         check_kin(reading, number)
         above = reading.tx.kin(number)
-        root = number if above is None else above.root
-        if root not in roots:
-            roots[root] = reading.tx.family(root)
-    return list(roots.values())
+        roots[number if above is None else above.root] = None
+    return [reading.tx.family(root) for root in roots]
 
 
 def done(reading: Reading, number: int, first: int = 1, last: int | None = None) -> Iterator[Done]:

@@ -132,7 +132,6 @@ class Peer:
         refusal: list[StaleWriteError] = []
 
         def decide(reading: Reading) -> Plan:
-            refusal.clear()
             board = Board(self._desk.opened, reading)
             member = self._member(board)
             self._stands(reading)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -25,7 +26,7 @@ from cpstore.streams.act import Plan
 from cpstore.streams.board import Board, acked, joined, lock_of, value_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from cpstore.journal import Reading
     from cpstore.lineage.line import Line
@@ -46,6 +47,24 @@ class Summary:
     kept: Mapping[Any, str] = attrs.field(factory=dict)
     tokens_before: int | None = None
     tokens_after: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        claims: Iterable[Claim],
+        covers: Iterable[Covered] | None,
+        kept: Mapping[Any, str] | None,
+        *tokens: int | None,
+    ) -> Summary:
+        """Return what a caller passed. Raises InvalidStateError for arguments of another type."""
+        for name, given in (("claims", claims), ("covers", covers)):
+            if given is not None and not isinstance(given, Iterable):
+                raise InvalidStateError(f"{name} is a list of records, not {type(given).__name__}")
+        if kept is not None and not isinstance(kept, Mapping):
+            raise InvalidStateError(f"kept is a mapping from key to path, not {type(kept).__name__}")
+        said = None if covers is None else tuple(covers)
+        return cls(path, tuple(claims), said, dict(kept or {}), *tokens)
 
 
 class Compact(Commit):

@@ -18,6 +18,7 @@ from cpstore.lineage.restoring import Restore
 from cpstore.model.binding import Supersession
 from cpstore.model.effect import Effect
 from cpstore.model.names import check_count, check_name
+from cpstore.snapshot.frames import MAX_STATE
 from cpstore.streams import look
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from cpstore.streams.look import Outdated
     from cpstore.streams.opened import OpenStreams
 
-MAX_STATE_BYTES = 1 << 30
+MAX_STATE_BYTES = MAX_STATE
 """Encoded bytes that one state may have, unless the store is opened with another limit."""
 
 
@@ -197,7 +198,7 @@ class Lineage:
 
         def commit(changes: Sequence[Edited]) -> Checkpoint:
             request = Request(step, terms, expected_revision, key, lambda: changes_digest(changes), looks)
-            return Commit(self._line, request, lambda writer: writer.changes(changes)).carry_out()
+            return Commit(self._line, request, lambda writer: writer.changes(changes, self._line.max_bytes)).carry_out()
 
         return Edit(commit, self._line.max_bytes)
 
@@ -389,14 +390,7 @@ class Lineage:
         """
         if type(state) is not dict:
             raise InvalidStateError(f"a state is a dict, not {type(state).__name__}", advice="wrap it: {'value': …}")
-        said = Summary(
-            summary,
-            tuple(claims),
-            None if covers is None else tuple(covers),
-            dict(kept or {}),
-            tokens_before,
-            tokens_after,
-        )
+        said = Summary.of(summary, claims, covers, kept, tokens_before, tokens_after)
         terms = Terms.of(define, supersede, retire, glossary)
         request = Request(step, terms, expected_revision, key, lambda: b"compact" + state_digest(state))
         return Compact(self._line, request, state, said).carry_out()

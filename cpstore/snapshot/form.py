@@ -24,7 +24,17 @@ _runs = msgspec.msgpack.Decoder(list[tuple[int, int, int, int, int]]).decode
 _changes = msgspec.msgpack.Decoder(list[tuple[list[str], msgspec.Raw]]).decode
 _number = msgspec.msgpack.Decoder(int).decode
 _bytes = msgspec.msgpack.Decoder(bytes).decode
-_head = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, int]]]).decode
+
+
+class _Head(msgspec.Struct, array_like=True, frozen=True):
+    """What a base says of its tree. Bases of before the sizes were counted end with ``sources``."""
+
+    lids: int
+    sources: list[tuple[str, int]]
+    size: int | None = None
+
+
+_head = msgspec.msgpack.Decoder(_Head).decode
 
 Fetch = "Callable[[bytes], bytes]"
 """Returns the encoding of the shared value behind an encoded reference."""
@@ -37,7 +47,7 @@ def array(*items: bytes) -> bytes:
 
 def write_tree(tree: Tree) -> bytes:
     """Return a tree as the base that later changes start from."""
-    head = pack((tree.lids, tree.sources))
+    head = pack(_Head(tree.lids, tree.sources, tree.size))
     return array(head, write_node(tree.root))
 
 
@@ -57,13 +67,13 @@ def read_tree(data: bytes | msgspec.Raw, fetch: Callable[[bytes], bytes]) -> Tre
     """Read what ``write_tree`` wrote. Raises CorruptError."""
     try:
         head, root = parts(data)
-        lids, sources = _head(head)
+        known = _head(head)
         node = read_node(root, fetch)
     except (msgspec.MsgspecError, ValueError, IndexError) as error:
         raise CorruptError(f"a stored state tree cannot be read: {error}") from error
     if not isinstance(node, Map):
         raise CorruptError("a stored state is not a mapping")
-    return Tree(node, lids, sources)
+    return Tree(node, known.lids, known.sources, known.size)
 
 
 def write_node(node: Node) -> bytes:

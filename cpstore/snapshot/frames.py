@@ -25,11 +25,8 @@ MAX_PLAIN = 1 << 30
 MAX_STATE = MAX_PLAIN >> 2
 """Encoded bytes that a state may have: a frame has room for it as changes, as a base and as the end of a segment."""
 
-_STEP = 1 << 18
-"""Decompressed bytes that memory is asked for at once, whatever the size of the whole."""
-
 _CHUNK = 1 << 10
-"""Compressed bytes that are unpacked at once from a foreign file: at most about 32 MB come out of them."""
+"""Compressed bytes that are unpacked at once, where nothing declares the size: about 32 MB come out of them at most."""
 
 _TAIL = zstandard.ZstdCompressionParameters.from_level(
     LEVEL, window_log=18, hash_log=15, chain_log=15, write_content_size=False, write_dict_id=False
@@ -117,16 +114,14 @@ def densest(plain: bytes) -> int:
 
 def decompress_tail(blocks: list[bytes]) -> bytes:
     """Return the content of a stream's flushed blocks, whose digest was checked. Raises CorruptError."""
-    if not blocks:
-        return b""
+    reader = zstandard.ZstdDecompressor().decompressobj()
+    data, pieces, size = b"".join(blocks), [], 0
     try:
-        with zstandard.ZstdDecompressor().stream_reader(b"".join(blocks)) as reader:
-            pieces, size = [], 0
-            while piece := reader.read(_STEP):
-                pieces.append(piece)
-                size += len(piece)
-                if size > MAX_PLAIN:
-                    raise CorruptError(f"the open segment is larger than {MAX_PLAIN} bytes")
+        for start in range(0, len(data), _CHUNK):
+            pieces.append(reader.decompress(data[start : start + _CHUNK]))
+            size += len(pieces[-1])
+            if size > MAX_PLAIN:
+                raise CorruptError(f"the open segment is larger than {MAX_PLAIN} bytes")
     except zstandard.ZstdError as error:
         raise CorruptError(f"the open segment cannot be decompressed: {error}") from error
     return b"".join(pieces)

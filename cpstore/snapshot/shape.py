@@ -38,3 +38,9 @@ class Shape:
         if start not in self._lists:
             self._lists[start] = sum(self.lists(*span) for span in self.split(start, end).values())
         return self._lists[start]
+
+    def places(self, start: int, end: int) -> int:
+        """Return how many places a mapping has when its large mappings are nodes and its lists are not."""
+        spans = self.split(start, end)
+        large = [(low, high) for low, high in spans.values() if high - low >= SPLIT and is_map(self.data, low)]
+        return len(spans) + sum(self.places(*span) for span in large)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,6 +18,7 @@ from cpstore.snapshot.values import array_header, split_array
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cpstore.digest import Frontier
     from cpstore.snapshot.records import Segment, SegmentHead, Strand
 
 
@@ -180,31 +182,39 @@ class Source:
             raise CorruptError(f"{self.where}: not authenticated")
         if not self._heads or self._heads[0].first > since:
             # Who asks for ever earlier ones gets more than asked, so that they are not all read anew each time.
-            heads = self._strand.segments(max(1, 2 * since - self.open_first) if self._heads else since)
-            if heads and heads[0].index:
-                heads = self._strand.segments(heads[0].first - 1)
-            self._check(heads)
-            self._heads = heads
+            self._heads = self._outline(max(1, 2 * since - self.open_first) if self._heads else since)
         start = bisect_right(self._heads, since, key=lambda head: head.end)
         stop = len(self._heads) if before is None else bisect_left(self._heads, before, key=lambda head: head.first)
         return self._heads[start:stop]
 
-    def _check(self, heads: list[SegmentHead]) -> None:
-        if self.last is None or not heads:
-            raise CorruptError(f"{self.where}: its sealed segments are missing")
-        frontier = segments_frontier(None)
-        at, index = 1, 0
-        if heads[0].index:  # the one before what was asked for: its frontier is vouched for by the final root
-            frontier = segments_frontier(heads[0])
-            at, index = heads[0].end, heads[0].index + 1
-            heads = heads[1:]
+    def frontier(self) -> Frontier:
+        """Return the Merkle frontier over all sealed segments, from their digests alone. Raises CorruptError."""
+        return self._chain(self._strand.segments(0))
+
+    def _outline(self, since: int) -> list[SegmentHead]:
+        heads = self._strand.segments(since)
+        if heads and heads[0].index:
+            # The final root vouches for what the segment before them says of those before, and for nothing else in it.
+            before = self._strand.segments(heads[0].first - 1)[0]
+            with suppress(CorruptError):
+                self._chain(heads, before)
+                return heads
+        # Nothing vouches for that shortcut if it fails; the digests of all of them tell as well.
+        heads = self._strand.segments(0)
+        self._chain(heads)
+        return heads
+
+    def _chain(self, heads: list[SegmentHead], before: SegmentHead | None = None) -> Frontier:
+        """Compare segments, of which the last is the stream's last, with the signed root."""
+        frontier, at = segments_frontier(before), 1 if before is None else before.end
         for head in heads:
-            if (head.first, head.index) != (at, index):
+            if head.first != at:
                 raise CorruptError(f"{self.where}: the sealed segments have a gap before entry {head.first}")
             frontier.append(head.digest)
-            at, index = head.end, index + 1
-        if frontier.root() != segments_root(self.last) or index != self.last.index + 1:
+            at = head.end
+        if at != self.open_first or frontier.root() != segments_root(self.last):
             raise CorruptError(f"{self.where}: the digests of the sealed segments are not those that were signed")
+        return frontier
 
     def _head_of(self, seq: int) -> SegmentHead:
         for head in self.heads(seq, seq + 1):

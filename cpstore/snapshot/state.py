@@ -9,6 +9,7 @@ import msgspec
 
 from cpstore.digest import leaf_hash
 from cpstore.errors import CorruptError
+from cpstore.snapshot import size
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.form import parts, read_base, read_tree
 from cpstore.snapshot.frames import decompress
@@ -17,7 +18,7 @@ from cpstore.snapshot.plain import ROOM, ROOM_MANY
 from cpstore.snapshot.records import ATTACHED, BASE, DELTA, OPENING
 from cpstore.snapshot.shared import is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree, lists_of
-from cpstore.snapshot.values import array_header, decode, split_array
+from cpstore.snapshot.values import array_header, decode, map_header, split_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,9 +82,13 @@ class States:
             else:
                 cost += len(bytes(record.payload))
                 if record.kind == DELTA:
-                    self._advance(tree, parts(record.payload), record.seq, logged, fetch)
+                    changes = parts(record.payload)
+                    self._advance(tree, changes, record.seq, logged, fetch)
+                    tree.size = size.stored(tree.size, changes, fetch)
         if base < self.own.open_first:
             cost += OPENING * len(self.own.heads(base, seq + 1))
+        if tree.size is not None and seq > base:
+            tree.size += size.logged(logged)
         return tree, base, cost
 
     def base_size(self, base: int) -> int:
@@ -195,10 +200,3 @@ class States:
 
 
 _key = msgspec.msgpack.Encoder().encode
-
-
-def map_header(count: int) -> bytes:
-    """Return the MessagePack header of a mapping, as short as it can be."""
-    if count < 16:
-        return bytes((0x80 | count,))
-    return b"\xde" + count.to_bytes(2, "big") if count < 65536 else b"\xdf" + count.to_bytes(4, "big")

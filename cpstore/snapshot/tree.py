@@ -305,12 +305,22 @@ Node = Leaf | Map | List
 
 
 class Tree:
-    """One state. ``lids`` counts the item logs made so far, ``sources`` names the other streams it reads."""
+    """One state. ``lids`` counts the item logs made so far, ``sources`` names the other streams it reads.
 
-    __slots__ = ("lids", "root", "sources")
+    ``size`` is how many bytes it has at most when it is encoded, None where nobody has counted.
+    """
 
-    def __init__(self, root: Map | None = None, lids: int = 0, sources: Iterable[tuple[str, int]] = ()) -> None:
+    __slots__ = ("lids", "root", "size", "sources")
+
+    def __init__(
+        self,
+        root: Map | None = None,
+        lids: int = 0,
+        sources: Iterable[tuple[str, int]] = (),
+        size: int | None = None,
+    ) -> None:
         self.root = Map() if root is None else root
+        self.size = 1 if root is None else size
         self.lids = lids
         self.sources = list(sources)
 
@@ -347,6 +357,13 @@ def lists_of(node: Node) -> list[List]:
     if isinstance(node, Map) and not node.folded:
         return [found for child in node.children.values() for found in lists_of(child)]
     return []
+
+
+def places_of(node: Node) -> int:
+    """Return how many places there are below a node; none lies in what is folded."""
+    if not isinstance(node, Map) or node.folded:
+        return 0
+    return len(node.children) + sum([places_of(child) for child in node.children.values() if isinstance(child, Map)])
 
 
 def _extend(runs: list[Run], more: Iterable[Run]) -> None:

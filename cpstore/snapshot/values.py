@@ -321,6 +321,19 @@ def array_header(count: int) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big")
 
 
+def map_header(count: int) -> bytes:
+    """Return the MessagePack header of a mapping, as short as it can be."""
+    if count < 16:
+        return bytes((0x80 | count,))
+    return b"\xde" + count.to_bytes(2, "big") if count < 65536 else b"\xdf" + count.to_bytes(4, "big")
+
+
+def text_size(text: str) -> int:
+    """Return how many bytes an encoded text has."""
+    size = len(text.encode())
+    return size + (1 if size < 32 else 2 if size < 256 else 3 if size < 65536 else 5)
+
+
 def is_array(data: bytes, at: int = 0) -> bool:
     """Whether the encoded value is a list."""
     return data[at] & 0xF0 == 0x90 or data[at] in (0xDC, 0xDD)

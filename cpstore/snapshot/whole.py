@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cpstore.errors import InvalidStateError
 from cpstore.snapshot import pointer, values
 from cpstore.snapshot.tree import Leaf, List, Map, Node
-from cpstore.snapshot.values import array_count, array_header, split_array
+from cpstore.snapshot.values import array_count, array_header, map_header, split_array, text_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,8 +107,9 @@ class Whole:
     def _map(self, path: Path, node: Map, value: dict[str, Any]) -> None:
         if len(path) >= values.MAX_DEPTH:
             raise InvalidStateError("nested too deeply, or a cycle", pointer.spell(path))
+        self.size += len(map_header(len(value)))
         for key in value:
-            values.check_key(key, path)
+            self.size += text_size(values.check_key(key, path))
         for key in [key for key in node.children if key not in value]:
             self._kept.drop((*path, key))
             self._draft.drop((*path, key))
@@ -156,7 +157,7 @@ class Whole:
             self._kept.drop(path)
             self._draft.differ(list(path), (old, 0, len(old)), (enc, 0, len(enc)))
             body = bytearray(_body(enc))
-        self.size += len(body)
+        self.size += len(array_header(len(value))) + len(body)
         self._kept.put(path, body)
 
     def _begins(self, path: Path, value: list[Any], count: int, body: bytearray) -> bool:

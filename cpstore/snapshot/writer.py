@@ -13,19 +13,20 @@ import attrs
 
 from cpstore.digest import Frontier, leaf_hash
 from cpstore.errors import CorruptError, InvalidStateError
+from cpstore.snapshot import size
 from cpstore.snapshot.delta import Applier
 from cpstore.snapshot.draft import Draft
 from cpstore.snapshot.edits import Editor
 from cpstore.snapshot.form import NIL, array, pack, write_tree
-from cpstore.snapshot.frames import TailEncoder, compress, decompress
+from cpstore.snapshot.frames import MAX_STATE, TailEncoder, compress, decompress
 from cpstore.snapshot.lookup import keys_at, value_at
 from cpstore.snapshot.packs import NO_BLOCKS, BlocksDigest, segments_frontier
 from cpstore.snapshot.records import ATTACHED, BARE, BASE, DELTA, OPENING, Segment, SegmentHead, segment_digest
+from cpstore.snapshot.shape import Shape
 from cpstore.snapshot.shared import FIRST_MIN, LATER_MIN, Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.shrink import Shrinking
-from cpstore.snapshot.state import map_header
-from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree, lists_of
-from cpstore.snapshot.values import array_header
+from cpstore.snapshot.tree import Leaf, List, Map, Node, Run, Tree, lists_of, places_of
+from cpstore.snapshot.values import array_header, map_header
 from cpstore.snapshot.whole import Kept, Whole
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ BASE_MIN = 4096
 CHANGES_MAX = 2048
 """Bytes of changes beside which a base is put off, since it holds them a second time: ``PATIENCE`` times as long."""
 PATIENCE = 4
-TREE_BYTES = 6
-"""What a tree holds in memory for each of its encoded bytes, measured: 3 for values of 400 bytes, 8 for those of 30."""
+PLACE_BYTES = 350
+"""What a key of a mapping and the node under it hold in memory beside the encoded value, measured."""
 COMPARED = 1024
 """Shared values that a writer remembers as compared: what it names by a frame is what it was given."""
 CONTEXT_BYTES = 1_300_000
@@ -113,12 +114,14 @@ class SnapshotWriter:
         self._encoder: TailEncoder | None = None
         self._stored: list[bytes] = []
         self._frontier = Frontier()
+        self._counted = True
         self._base = 0
         self._base_size = 0
         self._cost = 0
         self._due = True
         self._hashed = 0
         self._unfolded = 0
+        self._places = 0
         self._blobs: dict[bytes, bytes] = {}
         self._compared: dict[bytes, bytes] = {}
         self.watched = False
@@ -142,8 +145,9 @@ class SnapshotWriter:
         writer._applier.tree, base, cost = states.hashed(seq, writer._unfold)
         writer._open = _Open(source.open_first)
         writer._base, writer._cost = base, cost
+        writer._weigh()
         writer._base_size, writer._due = states.base_size(base), base < source.open_first
-        writer._frontier = segments_frontier(source.last)
+        writer._frontier, writer._counted = segments_frontier(source.last), source.last is None
         for record in source.records(source.open_first, seq):
             writer._open.add(record.kind, bytes(record.payload), source.items_of(record.seq))
         writer._stored = [block for _, block in source.blocks]
@@ -159,7 +163,7 @@ class SnapshotWriter:
     @property
     def weight(self) -> int:
         """Bytes of memory that keeping this writer costs, roughly."""
-        tree = TREE_BYTES * (self._base_size + self._cost + self._unfolded) + 64 * self._hashed
+        tree = PLACE_BYTES * self._places + self._base_size + self._cost + self._unfolded + 64 * self._hashed
         return (CONTEXT_BYTES if self._encoder else 0) + self._kept.size + 3 * self._open.size + tree
 
     # --- what an entry can add -------------------------------------------------------------------------------
@@ -172,18 +176,22 @@ class SnapshotWriter:
         draft = self._begin()
         whole = Whole(draft, self._kept, self._encoded)
         whole.differ(state)
-        if whole.size > max_bytes:
-            raise InvalidStateError(f"the state has {whole.size} encoded bytes, the limit is {max_bytes}")
+        self.tree.size = whole.size
+        self._check_size(max_bytes)
         return self._finish(DELTA, draft)
 
-    def changes(self, changes: Sequence[Change]) -> Addition:
-        """Make the stated changes. Raises InvalidStateError; the writer is then to be thrown away."""
+    def changes(self, changes: Sequence[Change], max_bytes: int = MAX_STATE) -> Addition:
+        """Make the stated changes. Raises what ``state`` raises; the writer is then to be thrown away."""
         draft = self._begin()
         editor = Editor(draft, self._items, self._fetch)
         for change in changes:
             editor.apply(change)
         if draft.changes:
             self._kept.clear()
+        if self.tree.size is not None:
+            self.tree.size += size.stated(changes)
+        if any(change.values for change in changes):  # what only takes away is always allowed
+            self._check_size(max_bytes)
         return self._finish(DELTA, draft)
 
     def bare_base(self) -> Addition:
@@ -220,6 +228,16 @@ class SnapshotWriter:
 
     # --- what memory does not hold ---------------------------------------------------------------------------
 
+    def _check_size(self, limit: int) -> None:
+        """Refuse a state that is too large. Looked at as a whole only where the bound that is kept does not tell."""
+        tree = self.tree
+        if tree.size is None or tree.size > limit:
+            tree.size = size.node_bytes(tree.root, self._items)
+        if tree.size > limit:
+            raise InvalidStateError(
+                f"the state has {tree.size} encoded bytes, the limit is {limit}", advice="raise max_state_bytes"
+            )
+
     def _begin(self) -> Draft:
         self._blobs = {}
         self._draft = Draft(self._applier, self.seq + 1, self._share, self._fetch)
@@ -235,6 +253,7 @@ class SnapshotWriter:
         """Read a shared mapping whose content the tree is going to hold."""
         plain = self._fetch(enc)
         self._unfolded += len(plain)
+        self._places += Shape(plain).places(0, len(plain))
         return plain
 
     def _encoded(self, node: Node) -> bytes:
@@ -304,6 +323,7 @@ class SnapshotWriter:
             kind, payload = BASE, self._rebase(array(), write_tree(self.tree))
         else:
             self._cost += len(payload)
+            self._places += len(draft.changes)
             patience = 1 if len(changes) <= CHANGES_MAX else PATIENCE
             if kind == DELTA and self._wants_base(patience):
                 base = write_tree(self.tree)
@@ -335,7 +355,12 @@ class SnapshotWriter:
     def _rebase(self, before: bytes, base: bytes) -> bytes:
         """Return the payload of a base; it keeps what led to it too, so that ``verify`` can follow."""
         self._base, self._base_size, self._cost, self._due = self.seq, len(base), 0, False
+        self._weigh()
         return array(before, base)
+
+    def _weigh(self) -> None:
+        self._places = places_of(self.tree.root)
+        self._hashed = sum(node.count for node in lists_of(self.tree.root) if node.leaves is not None)
 
     def _block(self, record: bytes) -> bytes | None:
         """Return the record's block, or None if this segment cannot be continued and has to be sealed."""
@@ -359,6 +384,8 @@ class SnapshotWriter:
         items = compress(b"".join(lists.values()))
         count = len(open_.records)
         digest = segment_digest(open_.first, count, self._base, content, ops, items)
+        if not self._counted:  # only its root was vouched for so far, not how many segments it counts
+            self._frontier, self._counted = self._read().own.frontier(), True
         self._frontier.append(digest)
         index, frontier = self._frontier.size - 1, self._frontier.pack()
         head = SegmentHead(open_.first, count, index, self._base, content, digest, frontier)
@@ -371,7 +398,7 @@ class SnapshotWriter:
 
 def _holds(frame: bytes, enc: bytes) -> bool:
     try:
-        return decompress(frame) == enc
+        return decompress(frame, len(enc)) == enc  # no more is unpacked of what nobody has signed yet
     except CorruptError:
         return False
 

@@ -85,6 +85,20 @@ def test_a_name_shows_arguments_and_results(run, busy):
         assert text in out
 
 
+def test_what_was_recorded_after_the_fact_has_both_values_in_one_entry(run, busy):
+    one, other = run("inspect", busy, "effects", "--name", "note", "--json").value["effects"]
+
+    assert (one["arguments"], one["result"]) == ({"text": "hi"}, 7)
+    assert (other["arguments"], other["result"]) == ({"text": "unkeyed"}, None)
+
+
+def test_what_has_no_result_shows_none(run, busy):
+    for one in run("inspect", busy, "effects", "--name", "mail", "--json").value["effects"]:
+        assert one["arguments"]["to"].endswith("@example.org")
+        assert (one["result"], one["result_digest"]) == (None, None)
+        assert "unread" not in one
+
+
 def test_long_arguments_are_cut_for_people_and_whole_for_programs(run, path):
     with cpstore.open(path) as store:
         store.lineage("task").record("note", {"text": "y" * 5000}, policy=PAY)
@@ -197,6 +211,14 @@ def test_an_effect_cannot_be_hidden(run, busy, statement, codes, look, damaged):
 
     assert ran.code in codes, ran.out
     assert ran.out == ""
+
+
+def test_an_entry_that_is_gone_is_named(run, busy, damaged):
+    damaged(busy, f"DELETE FROM entry WHERE id = (SELECT min(id) FROM entry WHERE kind = {EFFECT_KIND})")
+
+    ran = run("inspect", busy, "effects")
+
+    assert (ran.code, ran.err.strip()) == (1, "cpstore: default/task: entry 3 is missing; run verify")
 
 
 def test_the_index_is_not_believed(run, busy, damaged):

@@ -126,7 +126,7 @@ def test_the_order_of_the_two_does_not_count_for_effects(run, busy):
 
 
 def test_effects_of_other_lineages_or_outside_are_not_between(run, busy):
-    assert run("inspect", busy, "diff", "task@1", "task/worker@1", "--json").value["effects"] == []
+    assert run("inspect", busy, "diff", "task@2", "task/worker@1", "--json").value["effects"] == []
     assert run("inspect", busy, "diff", "task@2", "task@3", "--json").value["effects"] == []
     assert run("inspect", busy, "diff", "task@4", "task@4").code == 0
 
@@ -146,3 +146,11 @@ def test_what_is_outdated_is_said_of_the_head_alone(run, busy):
     assert run("inspect", busy, "glossary", "task/worker@1", "--json").value["outdated"] == []
     assert run("inspect", busy, "glossary", "task", "--json").value["outdated"] == []
     assert "outdated" not in run("inspect", busy, "glossary", "task").out
+
+
+def test_a_fork_is_noted_where_its_signed_entry_says(run, busy, damaged):
+    with cpstore.open(busy) as store:
+        store.lineage("alone").commit({}, step=1)
+    damaged(busy, "UPDATE kin SET parent = (SELECT no FROM stream WHERE name = 'alone')")
+
+    assert notes(run("inspect", busy, "log", "alone", "--json"))[1]["forks"] == []

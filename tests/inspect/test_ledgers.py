@@ -168,3 +168,14 @@ def test_damage_to_one_stream_does_not_hide_the_rest_of_the_overview(run, busy, 
     assert shown.code == ran.code
     assert "damaged" in shown.out
     assert ("not all could be read" in shown.out) == (part == "lineage")
+
+
+def test_a_damaged_fork_sets_the_exit_code_though_its_family_is_sound(run, busy, damaged):
+    number = "(SELECT no FROM stream WHERE name = 'task/worker')"
+    damaged(busy, f"UPDATE entry SET time = time + 1 WHERE id = {number} << 32 | 2")
+
+    ran = run("inspect", busy, "--json")
+
+    assert ran.code in (1, 3)
+    assert [one["lineage"] for one in ran.value["lineages"] if one["error"]] == ["task/worker"]
+    assert (ran.value["effects"]["errors"], len(ran.value["effects"]["in_doubt"])) == ([], 1)

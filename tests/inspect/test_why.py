@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 import cpstore
 from cpstore import Authority, Binding, Directive, Retirement, Supersession
+from cpstore.inspect import trail, why
+from cpstore.inspect.open import Asked
 
 MILLISECONDS = Binding("timeout", "request timeout", constraint="unit: milliseconds", authority=Authority.USER)
 BACK = Directive(Authority.USER, "message 9", "as it was")
@@ -58,11 +62,14 @@ def test_an_order_to_read_an_old_state_under_todays_meaning_is_shown(run, path):
     with cpstore.open(path) as store:
         task = store.lineage("task")
         task.head()
+        task.commit({}, step=4, define=[Binding("budget", "money left")])
         task.restore(1, reread={"timeout": BACK})
 
+    (other,) = run("inspect", path, "why", "budget", "task", "--json").value["terms"]
+    assert acts(other["entries"]) == [("task", 4, "established")]
     (one,) = run("inspect", path, "why", "timeout", "task", "--json").value["terms"]
 
-    assert acts(one["entries"])[-1] == ("task", 4, "reread")
+    assert acts(one["entries"])[-1] == ("task", 5, "reread")
     assert one["entries"][-1]["directive"]["reference"] == "message 9"
     assert "reread (restore)" in run("inspect", path, "why", "timeout", "task").out
     assert "message 9" in run("inspect", path, "show", "task").out
@@ -134,6 +141,24 @@ def test_a_late_failure_is_evidence_without_a_value(run, path):
     assert one["entries"][-1]["act"] == "late"
     assert one["entries"][-1]["evidence"] is None
     assert one["result"] == 1
+
+
+def test_a_history_that_contradicts_itself_is_not_whole(run, busy, capsys):
+    with cpstore.open(busy, read_only=True) as store:
+        asked = Asked(store, str(busy), "", "", argparse.Namespace(namespace=None))
+        with trail.looking(asked) as reading:
+            (family,) = trail.families(asked, reading, "task")
+            history = trail.histories(reading, family)[0]
+
+            assert trail.broken(history) == ""
+            assert "entry 4: a complete leads from nothing" in trail.broken(history[1:])
+
+    value = run("inspect", busy, "why", "refund", "--json").value
+    why.show(value)
+    assert "NOT WHOLE" not in capsys.readouterr().out
+    value["effects"][0]["broken"] = "entry 3 \x1b"
+    why.show(value)
+    assert "NOT WHOLE: entry 3 \\x1b" in capsys.readouterr().out
 
 
 def test_a_name_means_every_effect_of_that_name(run, busy):

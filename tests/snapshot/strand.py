@@ -57,9 +57,15 @@ class MiniLineage:
         return source
 
     def states(self) -> States:
-        if not self.roots:
-            return States(Source(self.strand, self.name), lambda n, _: self.streams[n].source(), self.shared.get)
-        return States(self.source(), lambda n, _: self.streams[n].source(), self.shared.get)
+        others: dict[str, Source] = {}
+
+        def foreign(name: str, _: int) -> Source:
+            if name not in others:
+                others[name] = self.streams[name].source()
+            return others[name]
+
+        own = self.source() if self.roots else Source(self.strand, self.name)
+        return States(own, foreign, self.shared.get)
 
     def _writer(self) -> SnapshotWriter:
         if self.writer is None:

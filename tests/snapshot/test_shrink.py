@@ -7,12 +7,12 @@ import copy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strand import MiniLineage
 
 from cpstore.snapshot import form, shape, writer
 from cpstore.snapshot.edits import Change
 from cpstore.snapshot.shrink import MUCH, weight
 from cpstore.snapshot.values import encode
-from strand import MiniLineage
 
 LONG = [f"message {at}: " + "word " * 20 for at in range(60)]
 BIG = "x" * (MUCH + 60)
@@ -72,6 +72,8 @@ EDITS = {
     "an item of a list in mappings": ([change("delete", "/deep/lists/a/0")], True),
     "many items that shrink a little each": ([change("set", f"/long/{at}", "-") for at in range(40)], True),
     "a few items that shrink": ([change("set", f"/long/{at}", "-") for at in range(5)], False),
+    "more items that say less": ([change("splice", "/long", *["-"] * 41, start=0, stop=40)], True),
+    "a list by a shared value, into which nobody looks": ([change("set", "/long", "z" * 50_000)], False),
     "a list by a summary": ([change("set", "/long", ["s" * 400])], True),
     "a list by a text": ([change("set", "/long", "s" * 4000)], True),
     "a list by one as long": ([change("set", "/long", [f"{item}!" for item in LONG])], False),

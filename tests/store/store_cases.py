@@ -8,7 +8,7 @@ from typing import Any
 
 import cpstore
 from cpstore.errors import CheckpointStoreError
-from cpstore.snapshot import draft, form, writer
+from cpstore.snapshot import form, shape, writer
 
 FILES = ("", "-wal", "-shm", "-lock")
 
@@ -30,7 +30,7 @@ def small_parts(patch: Any, records: int = 5) -> None:
     patch.setattr(writer, "SEGMENT_BYTES", 20_000)
     patch.setattr(writer, "FIRST_MIN", 300)
     patch.setattr(writer, "LATER_MIN", 700)
-    patch.setattr(draft, "SPLIT", 120)
+    patch.setattr(shape, "SPLIT", 120)
     patch.setattr(form, "SPLIT", 120)
 
 

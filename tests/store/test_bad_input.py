@@ -21,6 +21,7 @@ from cpstore.errors import (
     SchemaTooNewError,
     StorageError,
 )
+from cpstore.lineage import MAX_STATE_BYTES
 from cpstore.snapshot.values import MAX_DEPTH
 
 
@@ -96,6 +97,28 @@ def test_an_edit_refuses_the_same_values_with_their_place(path, name):
         if place is not None:
             assert refused.value.path.startswith("/at/here" + place), refused.value.path
         assert task.load() == {"at": {}} and task.head().revision == 1
+
+
+def test_edits_together_are_bounded_like_a_commit(path):
+    limit = 100_000
+    for _ in range(2):  # the second time from what is stored
+        with cpstore.open(path, max_state_bytes=limit) as store:
+            task = store.lineage("task")
+            with pytest.raises(InvalidStateError, match="the limit is 100000"):
+                for at in range(20):
+                    with task.edit(step=0, expected_revision=task.head().revision if task.exists else 0) as edit:
+                        edit.set(f"/k{at}{task.head().revision if task.exists else 0}", "x" * 9000)
+            state = task.load()
+            assert 90_000 < sum(map(len, state.values())) <= limit
+            task.commit(state, step=0)
+            assert task.load() == state
+
+
+def test_a_limit_beyond_what_can_be_read_again_is_refused(path):
+    with pytest.raises(InvalidStateError, match="at most"):
+        cpstore.open(path, max_state_bytes=MAX_STATE_BYTES + 1)
+    assert not path.exists()
+    cpstore.open(path, max_state_bytes=MAX_STATE_BYTES).close()
 
 
 def test_a_state_over_the_limit_is_refused_and_one_at_the_limit_is_kept(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sqlite3
 from contextlib import closing
 
@@ -181,7 +182,7 @@ def test_repeated_compactions_tile_the_revisions_and_build_a_tree(path, task):
                 edit.append("/messages", f"later {at}.{extra} " + "word " * 30)
     found = record(path)
     spans = [(one.first, one.last) for _, one in sorted(found.items())]
-    assert spans[0][0] == 1 and all(right[0] == left[1] + 1 for left, right in zip(spans, spans[1:], strict=False))
+    assert spans[0][0] == 1 and all(right[0] == left[1] + 1 for left, right in itertools.pairwise(spans))
     assert [revision for revision, _ in sorted(found.items())] == [last + 1 for _, last in spans]
     assert [one.level for _, one in sorted(found.items())] == [1, 2, 3, 1, 4]
     for revision, one in found.items():
@@ -197,6 +198,14 @@ def test_the_tree_of_summaries_is_followed_into_values_that_went_whole(path, tas
     task.compact({"ctx": {"summary": TEXT, "notes": "n" * 900}}, summary="/ctx/summary")
     task.compact({"summary": f"{TEXT}, twice"}, summary="/summary")
     assert record(path, revision=3).level == 2
+
+
+def test_a_summary_that_was_overwritten_is_no_part_of_the_tree(path, task):
+    task.compact({"ctx": {"summary": TEXT, "notes": "n" * 900}}, summary="/ctx/summary")
+    with task.edit(step=5) as edit:
+        edit.set("/ctx/summary", "another text")
+    task.compact({"summary": f"{TEXT}, twice"}, summary="/summary")
+    assert record(path, revision=4).level == 1
 
 
 def test_tiling_goes_on_over_a_restore(path, task):
@@ -561,3 +570,13 @@ def test_nothing_is_left_of_a_compaction_whose_last_entry_fails(store, path, tas
     assert task.compact(short(), summary="/messages/0").revision == 2
     assert peer.status is Status.READ_ONLY and len(board.events()) == 1
     assert store.verify().good
+
+
+@pytest.mark.parametrize("wrong", [{"claims": 5}, {"covers": 5}, {"kept": 5}, {"kept": ["k"]}, {"tokens_before": "x"}])
+def test_arguments_of_another_type_are_refused_and_write_nothing(tmp_path, wrong):
+    with cpstore.open(tmp_path / "a.db") as store:
+        task = store.lineage("task")
+        task.commit({"m": ["what was said, at length " * 20]}, step=1)
+        with pytest.raises(cpstore.errors.InvalidStateError):
+            task.compact({"m": ["a summary of what was said"]}, summary="/m/0", **wrong)
+        assert task.head().revision == 1

@@ -201,8 +201,8 @@ STRAYS = {
     "kin": "INSERT INTO kin VALUES (99, 1, 1, 0)",
     "kin of a parent": "INSERT INTO kin VALUES (3, 99, 1, 0)",
     "kin of a root": "INSERT INTO kin VALUES (3, 1, 99, 0)",
-    "effect of a root": "INSERT INTO effect VALUES (1, zeroblob(32), 99, 'e', 0, 0, 1, 4294967297)",
-    "effect of an entry": "INSERT INTO effect VALUES (1, zeroblob(32), 1, 'e', 0, 0, 1, 99 << 32 | 1)",
+    "effect of a root": "INSERT INTO effect VALUES (1, zeroblob(32), 99, 'e', 0, 0, 1, 1, 4294967297)",
+    "effect of an entry": "INSERT INTO effect VALUES (1, zeroblob(32), 1, 'e', 0, 0, 1, 1, 99 << 32 | 1)",
     "trace": "INSERT INTO trace VALUES (1, 99, 0, 1, 1)",
     "entry": "INSERT INTO entry SELECT 99 << 32 | 1, kind, 99, lag, step, time, actor, writer, term, auth, detail, "
     "epoch FROM entry LIMIT 1",

@@ -171,6 +171,7 @@ def test_values_are_copies_on_the_way_in_and_out(board):
     given = {"list": [1]}
     made = peer.write("key", given)
     given["list"].append(2)
+    assert made.value == {"list": [1]}
     made.value["list"].append(3)
     read = peer.read("key")
     assert read.value == {"list": [1]}
@@ -403,8 +404,15 @@ def test_a_compaction_while_it_is_away_is_waiting_for_it(board, task):
     peer.leave()
     with pytest.raises(InvalidStateError):
         peer.write("a", 2, seen=early)
-    with pytest.raises(InvalidStateError):
-        peer.revalidate([early])
+    for act in (
+        lambda: peer.revalidate([early]),
+        lambda: peer.read("a"),
+        peer.read_all,
+        peer.leave,
+        lambda: peer.status,
+    ):
+        with pytest.raises(InvalidStateError):
+            act()
     compact(task)
     back = board.join("back", lineage=task)
     assert back.status is Status.READ_ONLY and back.membership.keys == ("a",)
@@ -643,6 +651,7 @@ def test_only_what_was_delivered_to_this_handle_is_acknowledged(board):
     last = board.events()[-1]
     with pytest.raises(InvalidStateError):
         peer.ack(last.position)
+    assert peer.poll(limit=1) == [first]  # a shorter look does not take back what was given
     other = board.join("peer")  # another handle was given nothing yet
     with pytest.raises(InvalidStateError):
         other.ack(first.position)
@@ -688,6 +697,19 @@ def test_a_restore_sets_the_cursor_back_to_what_the_state_had_heard(store, board
     assert peer.status is Status.READ_ONLY and events[1].detail == {"to": heard}
     assert [event.kind for event in loud.poll()] == ["compacted", "compacted", "restored"]
     assert store.verify().good
+
+
+def test_a_compaction_and_a_restore_carry_what_was_acknowledged_too(board, task):
+    peer, loud = board.join("peer", lineage=task), board.join("loud")
+    loud.compacted("one")
+    peer.ack(peer.poll()[0].position)
+    compacted = compact(task).revision
+    peer.ack(peer.poll()[-1].position)
+    restored = task.restore(compacted).revision
+    assert [event.kind for event in peer.poll()] == ["compacted", "restored"]
+    peer.ack(peer.poll()[-1].position)
+    task.restore(restored)
+    assert [event.kind for event in peer.poll()] == ["compacted", "restored", "restored"]
 
 
 def test_a_restore_to_before_it_joined_lets_it_hear_everything(board, task):

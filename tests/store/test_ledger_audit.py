@@ -190,6 +190,17 @@ def test_a_broadcast_cut_off_with_the_log_mended_is_named_by_the_lineage_that_wa
     assert "has not told" in named["broadcasts"].text
 
 
+def test_what_a_lineage_did_before_it_joined_was_nobodys_to_tell(path):
+    with opened(path) as store:
+        task = store.lineage("task")
+        task.commit({"messages": LONG}, step=1)
+        task.compact(SHORT, summary="/messages/0")
+        task.restore(1)
+        store.ledger("board").join("peer", lineage=task)
+        task.restore(2)
+    assert found(path) == {}
+
+
 def test_a_compaction_cut_off_while_its_broadcast_stands_is_named(path):
     with opened(path) as store:
         task = store.lineage("task")
@@ -256,6 +267,25 @@ def test_a_write_that_stores_another_thing_than_it_signs_is_named(path, monkeypa
             peer.write("b", 1)
     named = found(path)["damaged-state"]
     assert named.lineage == "board" and "does not write key 'b' as it says" in named.text
+
+
+@pytest.mark.parametrize("part", ["revision", "before"])
+def test_a_write_out_of_its_keys_order_is_named(path, monkeypatch, part):
+    with opened(path) as store:
+        _, _, peer, _ = fill(store)
+        step = Board.write_step
+
+        def wrong(self, before, member, puts, known):
+            if part == "revision":
+                puts = {key: (revision + 1, value) for key, (revision, value) in puts.items()}
+            else:
+                known = {}
+            return step(self, before, member, puts, known)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Board, "write_step", wrong)
+            peer.write("a", 1, seen=peer.read("a"))
+    assert "does not write key 'a' as it says" in found(path)["damaged-state"].text
 
 
 def test_a_status_that_is_not_the_one_that_was_signed_is_named(path, monkeypatch):
@@ -327,7 +357,7 @@ def test_what_a_reader_is_given_is_never_the_altered_value(sample):
         rewrite(sample, (f"UPDATE {table} SET {column} = ? WHERE id = ?", bytes(len(was)), place))
         with opened(sample, read_only=True) as store:
             board = store.ledger("board")
-            for look in (lambda: board.read("a").value, lambda: [one.value for one in board.history("a")]):  # noqa: B023
+            for look in (lambda: board.read("a").value, lambda: [one.value for one in board.history("a")]):
                 try:
                     assert look() in ({"n": 3}, [{"n": 3}, {"n": 2}, {"n": 1}])
                 except CheckpointStoreError:

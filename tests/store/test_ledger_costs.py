@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 import cpstore
-from cpstore import Binding, Signer
+from cpstore import Binding, Scope, Signer
 
 WRITE = [
     "BEGIN IMMEDIATE",
@@ -137,6 +137,13 @@ def test_a_read_of_all_keys_for_the_first_time_is_one_entry(store):
     assert entries(store) == before + 1
 
 
+def test_revalidating_what_an_active_peer_knows_writes_nothing(store):
+    peer, _ = warm(store)
+    before = entries(store)
+    peer.revalidate(peer.read_all())
+    assert entries(store) == before
+
+
 def test_a_refused_write_adds_nothing_and_an_uncited_one_its_doubt(store):
     peer, seen = warm(store)
     other = store.ledger("board").join("other")
@@ -197,6 +204,7 @@ def test_an_act_of_a_lineage_adds_one_entry_and_one_for_each_ledger_that_is_told
         (lambda: task.commit({"messages": [*LONG, "x"]}, step=1), 1),
         (lambda: task.commit({"messages": LONG}, step=1), 3),
         (lambda: task.commit({"messages": LONG}, step=1, define=[Binding("done", "merged")]), 3),
+        (lambda: task.commit({"messages": LONG}, step=1, define=[Binding("here", "x", scope=Scope.STEP_LOCAL)]), 1),
         (lambda: task.compact(SHORT, summary="/messages/0"), 3),
         (lambda: task.restore(1), 3),
     ):

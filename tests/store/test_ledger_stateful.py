@@ -54,10 +54,9 @@ class Member:
     def known(self) -> set[str]:
         return self.keys | self.kept
 
-    def demote(self, status: Status, now: int, kept: set[str] = frozenset()) -> None:  # type: ignore[assignment]
-        self.kept = self.known & kept
-        self.keys = self.known - self.kept if kept else self.known
-        self.void = now
+    def demote(self, status: Status, now: int, kept: frozenset[str] = frozenset()) -> None:
+        known = self.known
+        self.keys, self.kept, self.void = known - kept, known & kept, now
         if status is Status.READ_ONLY or self.status is Status.ACTIVE:
             self.status = status
 
@@ -84,7 +83,7 @@ class Life(RuleBasedStateMachine):
     """``self.now`` counts acts: what was read at a moment is void from a later one on."""
 
     @initialize()
-    def begin(self) -> None:
+    def settle(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cpstore-"))
         self.store = self.open()
         self.now = self.texts = 0
@@ -96,6 +95,9 @@ class Life(RuleBasedStateMachine):
         for name in LINEAGES:
             self.handle(name).commit({"messages": [f"begin {name} " * 20]}, step=0)
             self.landed(name, {"messages": [f"begin {name} " * 20]})
+        for ledger, lineage, peer in (("one", "a", "peer 1"), ("one", None, "peer 2"), ("two", "a", "peer 3")):
+            self.join(ledger, lineage, peer)
+        self.write("one", 0, dict.fromkeys(KEYS, 0))
 
     def open(self) -> cpstore.Store:
         return cpstore.open(self.folder / "s.db", signer=SIGNER, durability="normal")
@@ -401,13 +403,8 @@ class Life(RuleBasedStateMachine):
         self.tell(
             name,
             "compacted",
-            lambda ledger, member: self.compacted(member, by_ledger.get(ledger, set())),
+            lambda ledger, member: member.demote(Status.READ_ONLY, self.now, frozenset(by_ledger.get(ledger, ()))),
         )
-
-    def compacted(self, member: Member, kept: set[str]) -> None:
-        known = member.known
-        member.kept, member.keys = known & kept, known - kept
-        member.status, member.void = Status.READ_ONLY, self.now
 
     @rule(name=lineages, seed=seeds)
     def restore(self, name: str, seed: int) -> None:
@@ -425,7 +422,7 @@ class Life(RuleBasedStateMachine):
         self.tell(name, "restored", lambda ledger, member: self.restored(member, acked.get(ledger, 0)))
 
     def restored(self, member: Member, cursor: int) -> None:
-        self.compacted(member, set())
+        member.demote(Status.READ_ONLY, self.now)
         member.cursor = cursor
 
     @rule(name=lineages, built=st.booleans())
