@@ -6,9 +6,12 @@ Keys are ASCII, integers fit in 53 bits, there are no floats.
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cpstore.errors import CorruptError, InvalidStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Value: TypeAlias = "None | bool | int | str | list[Value] | dict[str, Value]"
 
@@ -57,31 +60,27 @@ def _refuse(text: str) -> Any:
 
 def _check(value: Value, path: str, depth: int) -> None:
     """Refuse what has no canonical spelling. Scalars are looked at where they stand: most of a value is scalars."""
+    wrong = _fault(value)
+    if wrong == "":
+        return
     kind = type(value)
-    if kind is dict:
-        if depth >= MAX_DEPTH:
-            raise InvalidStateError("nested too deeply", path)
-        for key, child in value.items():  # type: ignore[union-attr]
-            if type(key) is not str or not key.isascii():
-                raise InvalidStateError(f"key {key!r} is not ASCII text", path)
-            wrong = _fault(child)
-            if wrong is None:
-                _check(child, f"{path}/{key}", depth + 1)
-            elif wrong:
-                raise InvalidStateError(wrong, f"{path}/{key}")
-    elif kind is list:
-        if depth >= MAX_DEPTH:
-            raise InvalidStateError("nested too deeply", path)
-        for at, child in enumerate(value):  # type: ignore[arg-type]
-            wrong = _fault(child)
-            if wrong is None:
-                _check(child, f"{path}/{at}", depth + 1)
-            elif wrong:
-                raise InvalidStateError(wrong, f"{path}/{at}")
-    else:
-        wrong = _fault(value)
-        if wrong is None or wrong:
-            raise InvalidStateError(wrong or f"{kind.__name__} has no canonical spelling", path)
+    if wrong or kind not in (dict, list):
+        raise InvalidStateError(wrong or f"{kind.__name__} has no canonical spelling", path)
+    if depth >= MAX_DEPTH:
+        raise InvalidStateError("nested too deeply", path)
+    for key, child in _children(value, path):
+        if _fault(child) != "":
+            _check(child, f"{path}/{key}", depth + 1)
+
+
+def _children(value: Any, path: str) -> Iterable[tuple[object, Value]]:
+    if type(value) is list:
+        return enumerate(value)
+    for key in value:
+        if type(key) is not str or not key.isascii():
+            raise InvalidStateError(f"key {key!r} is not ASCII text", path)
+    children: Iterable[tuple[object, Value]] = value.items()
+    return children
 
 
 def _fault(value: Value) -> str | None:

@@ -38,6 +38,7 @@ class Audit:
         self._leaves: dict[int, bytes] = {}
         self._ledgers: dict[StreamId, dict[str, Member]] = {}
         self._refs: dict[str, dict[Ref, tuple[StreamId, int]]] = {}
+        self._unfollowed: set[StreamId] = set()
         self._citations: list[tuple[Entry, Any]] = []
         self._entries = 0
         self._bytes = 0
@@ -98,6 +99,7 @@ class Audit:
     # --- one stream ------------------------------------------------------------------------------------------
 
     def _stream(self, tx: Any, number: int, stream: StreamId) -> None:
+        self._unfollowed.add(stream)
         entries = Entries(self._journal, tx, number, stream, self._findings, self._see)
         last = entries.check()
         self._citations += entries.citations
@@ -221,6 +223,7 @@ class Audit:
                 )
                 return
         self._bytes += replay.bytes
+        self._unfollowed.discard(entries.stream)
         if ledger is not None:
             self._guard(entries.stream, lambda: ledger.finish(replay.tree))
             self._ledgers[entries.stream] = ledger.members
@@ -274,12 +277,16 @@ class Audit:
         frames: dict[bytes, bytes] = {}
         known = self._refs.get(namespace, {})
         signed = {(ref.content, ref.frame): ref.length for ref in known}
+        contents = {ref.content for ref in known}
+        complete = all(stream.namespace != namespace for stream in self._unfollowed)
         for content, frame in tx.blobs(namespace):
             frames[content] = digest(frame)
             self._bytes += len(frame)
             length = signed.get((content, frames[content]))
-            if length is None and not any(ref.content == content for ref in known):
-                self._shared(f"the shared value {content.hex()[:16]} of namespace {namespace!r} belongs to no revision")
+            if length is None and content not in contents:
+                if complete:  # else it may belong to what could not be read, which is reported
+                    text = f"the shared value {content.hex()[:16]} of namespace {namespace!r} belongs to no revision"
+                    self._findings.add("damaged-shared", text, "it was put into the file, and no load reads it")
             elif length is not None and not _is(frame, content, length):
                 self._shared(f"the shared value {content.hex()[:16]} of namespace {namespace!r} is damaged")
         for ref, (stream, revision) in self._refs.get(namespace, {}).items():

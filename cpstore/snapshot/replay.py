@@ -13,6 +13,8 @@ from cpstore.snapshot.shared import Ref, is_ref, item_hash, read_ref
 from cpstore.snapshot.tree import Leaf, Map, Node, Tree, lists_of
 
 if TYPE_CHECKING:
+    import msgspec
+
     from cpstore.snapshot.delta import Logged
     from cpstore.snapshot.state import States
 
@@ -44,10 +46,7 @@ class Replay:
         if record.kind == BASE:
             self._rebase(record)
         elif record.kind == DELTA and self._tree is not None:
-            changes = parts(record.payload)
-            self.states.advance(self._tree, changes, seq, self._logged)
-            for node in nodes_set(changes, self.states.fetch):
-                self._refer(node, seq)
+            self._advance(self._tree, parts(record.payload), seq)
         elif record.kind == ATTACHED:
             for value in parts(record.payload):
                 if is_ref(bytes(value)):
@@ -80,7 +79,7 @@ class Replay:
             if isinstance(changes, int):
                 before, _, _ = states.hashed(changes)
             else:
-                states.advance(before, changes, record.seq, self._logged)
+                self._advance(before, changes, record.seq)
             if tree.digest != before.digest or _runs(tree.root) != _runs(before.root):
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not what its changes make")
             return
@@ -89,6 +88,11 @@ class Replay:
             if node.frontier is None or root_of(hashes) != node.frontier.root():
                 raise CorruptError(f"{states.own.where}: the base at entry {record.seq} is not made of its items")
         self._tree = tree
+
+    def _advance(self, tree: Tree, changes: list[msgspec.Raw], seq: int) -> None:
+        self.states.advance(tree, changes, seq, self._logged)
+        for node in nodes_set(changes, self.states.fetch):
+            self._refer(node, seq)
 
     def _refer(self, node: Node, seq: int) -> None:
         """Note the shared values that a stored node refers to, and check what it says of their content."""

@@ -331,6 +331,8 @@ class SnapshotWriter:
                 if self._wants_base(patience):
                     kind, payload = BASE, self._rebase(changes, base)
         record = self._open.add(kind, payload, draft.items)
+        if self.seq == 1:  # which keeps no changes: what was shared and replaced at once is not referred to
+            self._blobs = {content: frame for content, frame in self._blobs.items() if content in record}
         self.shrunk = draft.shrinking is not None and draft.shrinking.found
         self._draft = None
         full = len(self._open.records) >= SEGMENT_RECORDS or self._open.size >= SEGMENT_BYTES

@@ -396,6 +396,22 @@ def test_a_large_text_that_changes_altogether_is_still_shared() -> None:
     assert stored(one) < 4 * 25_000
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_shared_is_what_records_refer_to(first: bool) -> None:
+    rng = random.Random(3)
+    lineage = MiniLineage("a")
+    if not first:
+        lineage.commit({"n": 1})
+    for _ in range(1 if first else 60):
+        lineage.edit(put("/pad", text(rng, 40_000)), put("/pad", 1), put("/map", {"k": text(rng, 40_000)}))
+    replay = Replay(lineage.states())
+    for seq in range(1, lineage.seq + 1):
+        replay.step(seq)
+
+    assert {ref.content for ref in replay.refs} == set(lineage.shared)
+    assert first or len({lineage.source().base(seq) for seq in range(1, lineage.seq + 1)}) > 1
+
+
 def test_a_damaged_shared_text_can_be_replaced() -> None:
     rng = random.Random(2)
     lineage = MiniLineage("a")

@@ -98,6 +98,17 @@ def test_verify_unpacks_no_value_that_no_signature_names(tmp_path):
     assert peak < 64 << 20
 
 
+def test_a_value_of_a_lineage_that_cannot_be_followed_is_not_taken_for_a_stranger(tmp_path):
+    path = tmp_path / "a.db"
+    with cpstore.open(path) as store:
+        store.lineage("first").commit({"rule": LARGE}, step=1)
+        store.lineage("second").commit({"rule": LARGE[1:]}, step=1)
+    run(path, "UPDATE tail SET block = zeroblob(40) WHERE id = (SELECT min(id) FROM tail)")
+
+    with cpstore.open(path) as store:
+        assert [(finding.id, finding.lineage) for finding in store.verify().findings] == [("damaged-bytes", "first")]
+
+
 @pytest.mark.parametrize("column", ["frontier", "number"])
 def test_a_segment_that_misstates_those_before_it_is_named(tmp_path, column):
     path = tmp_path / "a.db"
