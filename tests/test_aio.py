@@ -867,19 +867,21 @@ def test_closing_lets_what_was_called_end_and_refuses_what_comes_later(path, gat
     async def main():
         store = await opened(path, clock=gate, threads=1)
         lineage = store.lineage("a")
+        peer = await store.ledger("board").join("p")
         gate.shut()
         tasks = [asyncio.create_task(store.lineage(name).commit({}, step=1)) for name in "abc"]
         await gate.somebody()
         closing = asyncio.create_task(store.close())
         again = asyncio.create_task(store.close())
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        for refused in (lineage.head, peer.wait):
+            with pytest.raises(StorageError, match="closed"):
+                await refused()
         closing.cancel()
         again.cancel()
         await asyncio.sleep(0.01)
         assert not closing.done()
         assert not again.done()
-        with pytest.raises(StorageError, match="closed"):
-            await lineage.head()
         with pytest.raises(StorageError, match="closed"):
             async with lineage.edit(step=2) as edit:
                 edit.set("/a", 1)

@@ -88,6 +88,8 @@ class Pool:
                 await _settled(self._ended, withdraw=False)
             return
         self._ended = Future()
+        self._looks.shutdown(wait=False)  # from now on nothing more is taken
+        self._calls.shutdown(wait=False)
         thread = threading.Thread(target=self._end, args=(last, self._ended), name="cpstore-aio-close")
         thread.start()
         try:
@@ -104,13 +106,11 @@ class Pool:
         """Give a call to the threads, with the caller's context variables."""
         if self._pid != os.getpid():
             raise StorageError("this store was opened before a fork; open it again in the child")
-        if self._ended is not None:
-            raise StorageError("this store is closed")
         answer: Future[Answer] = Future()
         context = contextvars.copy_context()
         try:
             threads.submit(context.run, _carry_out, answer, call)
-        except RuntimeError as error:  # closed by another event loop just now, or the interpreter is ending
+        except RuntimeError as error:  # closed, or the interpreter is ending
             raise StorageError("this store is closed") from error
         return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from cpstore.backends.lockfile import LockFile
 from cpstore.backends.sqlite_rows import SqliteReader, SqliteWriter
 from cpstore.errors import (
     CheckpointStoreError,
+    CorruptError,
     InvalidStateError,
     SchemaChangedError,
     SchemaError,
@@ -32,6 +34,8 @@ DIALECT = "sqlite"
 WAL_PAGES = 1000
 """Pages of the write-ahead log from which a commit also checkpoints."""
 PAGE_SIZE = 4096
+LOOKS, QUIET, PAUSE = 40, 3, 0.01
+"""How often a file that is being written is looked at, how often one without a log, and the seconds between two."""
 
 _NOTHING = contextlib.nullcontext()
 
@@ -360,13 +364,27 @@ class SqliteBackend:
                 link.run(f"PRAGMA user_version = {len(self._known)}")
 
     def _recognize(self) -> None:
-        """Refuse a file of another application, looked at as one that never changes: not even a log is recovered."""
+        """Refuse a file of another application, looked at as one that never changes: not even a log is recovered.
+
+        Where somebody moves a log into the file at this moment, such a look may find half of it: it is repeated.
+        """
+        for look in range(LOOKS):
+            try:
+                ours = self._application()
+            except CorruptError:
+                quiet = look >= QUIET and place.size(self.path + "-wal") == 0
+                if quiet or look == LOOKS - 1:
+                    raise
+                time.sleep(PAUSE)
+                continue
+            if ours == APPLICATION_ID:
+                return
+            raise SchemaError(f"{self.path} is a SQLite database, but not a store of this package; it was left alone")
+
+    def _application(self) -> int:
         link = Link(self.path, f"file:{quote(self.path)}?mode=ro&immutable=1")
         try:
-            if link.rows("PRAGMA application_id") != [(APPLICATION_ID,)]:
-                raise SchemaError(
-                    f"{self.path} is a SQLite database, but not a store of this package; it was left alone"
-                )
+            return int(link.rows("PRAGMA application_id")[0][0])
         finally:
             link.close()
 

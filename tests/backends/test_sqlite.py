@@ -13,8 +13,8 @@ import pytest
 from sqlite_cases import in_child, opened, work
 
 from cpstore.backends import link
-from cpstore.backends.sqlite import path_of
-from cpstore.errors import StorageError
+from cpstore.backends.sqlite import SqliteBackend, path_of
+from cpstore.errors import CorruptError, StorageError
 from cpstore.testing import STREAM, add, entry
 
 
@@ -229,3 +229,33 @@ def test_a_target_may_be_a_path_or_an_address(tmp_path):
 
     assert str(tmp_path / "real.db") == path_of(f"sqlite:///{tmp_path}/link")
     assert str(tmp_path / "real.db") == path_of(tmp_path / "link")
+
+
+def test_a_look_into_a_file_that_is_just_being_written_is_repeated(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    look, torn = SqliteBackend._application, [CorruptError("database disk image is malformed")] * 2
+
+    def application(self):
+        if torn:
+            raise torn.pop()
+        return look(self)
+
+    monkeypatch.setattr(SqliteBackend, "_application", application)
+    opened(path).close()
+    assert not torn
+
+
+def test_a_file_that_stays_broken_is_refused_soon(tmp_path, monkeypatch):
+    path = tmp_path / "a.db"
+    opened(path).close()
+    looks = []
+
+    def application(self):
+        looks.append(1)
+        raise CorruptError("database disk image is malformed")
+
+    monkeypatch.setattr(SqliteBackend, "_application", application)
+    with pytest.raises(CorruptError):
+        opened(path)
+    assert len(looks) < 10
