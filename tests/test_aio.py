@@ -749,7 +749,7 @@ def test_a_peer_that_waits_takes_no_thread_from_anybody(path, gate):
             gate.shut()  # and nobody takes theirs
             busy = asyncio.create_task(store.lineage("a").commit({}, step=9, expected_revision=5))
             await gate.somebody()
-            assert await peers[0].wait(0.05) is False
+            assert await asyncio.wait_for(peers[0].wait(0.05), 5) is False
             gate.open.set()
             await busy
             await peers[0].compacted("forgot")
@@ -892,6 +892,21 @@ def test_closing_lets_what_was_called_end_and_refuses_what_comes_later(path, gat
                 await task
         assert threads() == []
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_a_look_that_is_under_way():
+    async def main():
+        pool, leave = Pool(), threading.Event()
+        look = asyncio.create_task(pool.look(leave.wait, 30))
+        await asyncio.sleep(0.01)
+        closing = asyncio.create_task(pool.close(lambda: None))
+        await asyncio.sleep(0.02)
+        assert not closing.done()
+        leave.set()
+        await closing
+        assert (threads(), await look) == ([], True)
 
     asyncio.run(main())
 

@@ -20,7 +20,9 @@ Answer = TypeVar("Answer")
 
 PATIENCE = 5.0
 """Seconds to wait for a program that locks the database without this package's lock."""
-BIG = 16384
+PAGE_SIZE = 2048
+"""Bytes of a page of a new store: a small store is mostly pages that are nearly empty, one or two a table."""
+BIG = 32768
 """Pages of the write-ahead log that a reader keeps from the file, from which it is reported."""
 
 _log = logging.getLogger("cpstore")
@@ -90,7 +92,7 @@ class Link:
         Also count what it has already: who wrote it may have been killed before its turn to checkpoint.
         """
         if not self._ahead:
-            self.pages += place.size(self.target + "-wal") // 4096
+            self.pages += place.size(self.target + "-wal") // PAGE_SIZE
             if self.rows("PRAGMA journal_mode") != [("wal",)]:
                 self.run("PRAGMA journal_mode = WAL")
             self._ahead = True
@@ -144,7 +146,7 @@ class Link:
                     "%s: %d MiB of the write-ahead log cannot be moved into the file: a reader has been open since "
                     "before they were written; close it",
                     self.target,
-                    waiting * 4096 >> 20,
+                    waiting * PAGE_SIZE >> 20,
                 )
             self._reported = waiting if waiting >= BIG else 0
 

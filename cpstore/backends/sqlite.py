@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from cpstore.backends import engine as engines
 from cpstore.backends import place, queries, scripts
-from cpstore.backends.link import Link
+from cpstore.backends.link import PAGE_SIZE, Link
 from cpstore.backends.lockfile import LockFile
 from cpstore.backends.sqlite_rows import SqliteReader, SqliteWriter
 from cpstore.errors import (
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x43505354  # "CPST"
 DIALECT = "sqlite"
-WAL_PAGES = 1000
+WAL_PAGES = 2000
 """Pages of the write-ahead log from which a commit also checkpoints."""
-PAGE_SIZE = 4096
 LOOKS, QUIET, PAUSE = 40, 3, 0.01
 """How often a file that is being written is looked at, how often one without a log, and the seconds between two."""
 

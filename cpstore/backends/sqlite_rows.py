@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cpstore import canonical
 from cpstore.backends import scripts
+from cpstore.backends.link import PAGE_SIZE
 from cpstore.backends.port import Position, StoreFacts
 from cpstore.backends.sqlite_effects import EffectReader, EffectWriter
 from cpstore.errors import CheckpointStoreError, CorruptError
@@ -292,7 +293,7 @@ class SqliteWriter(SqliteReader, EffectWriter):
         self.pages = 4
 
     def _add(self, *parts: bytes) -> None:
-        self.pages += 1 + sum(map(len, parts)) // 4096
+        self.pages += 1 + sum(map(len, parts)) // PAGE_SIZE
 
     def position(self, stream: int | None) -> Position:
         low, high = _bounds(stream or 0)

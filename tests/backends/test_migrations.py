@@ -215,3 +215,11 @@ def test_a_store_of_the_first_release_without_forks_has_no_kin(tmp_path):
 def kins(store):
     with store._journal.backend.read() as tx:
         return list(tx.kins())
+
+
+def test_the_digest_of_the_newest_schema_is_that_of_what_the_scripts_make():
+    known = scripts.load("sqlite")
+    made = scripts._made_by(tuple(known))
+
+    assert {len(known): scripts.schema_digest(made)} == scripts.SCHEMAS
+    assert len(made) > 20

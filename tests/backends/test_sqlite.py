@@ -30,7 +30,7 @@ def test_the_file_has_the_settings_that_cannot_be_changed_later(path):
     found = [db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "auto_vacuum", "page_size")]
     strict = db.execute("SELECT name FROM pragma_table_list WHERE schema = 'main' AND strict = 0").fetchall()
     db.close()
-    assert found == ["wal", 2, 4096]
+    assert found == ["wal", 2, 2048]
     assert strict == [("sqlite_schema",)]
 
 
