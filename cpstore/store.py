@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from cpstore.audit import Audit, Report
+from cpstore.backends import place
 from cpstore.backends.sqlite import SqliteBackend, path_of
 from cpstore.errors import (
     CheckpointStoreError,
@@ -86,7 +86,7 @@ def open_store(
     path = path_of(target)
     if signer is None and not (read_only and trust is not None):
         # A key made now is in nobody's trust: where that is given, the key has to be there.
-        found = trust is not None or read_only or not create or Path(path).exists()
+        found = place.look(path, create=create and not read_only) or trust is not None
         signer = load_key(default_key_path()) if found else load_or_create_key(default_key_path())
     keyring = trust or Keyring.of(*([signer] if signer else []))
     if signer is not None and not read_only:

@@ -630,7 +630,8 @@ def test_an_effect_whose_handle_never_arrived_is_known_not_to_have_happened(path
                 await asyncio.sleep(0)
                 again.cancel()
                 await asyncio.wait([again])
-                assert await lineage.outcome(handle.id) == policy.value or policy is EffectPolicy.READ_ONLY
+                if policy is not EffectPolicy.READ_ONLY:  # one that changes nothing may have been begun once more
+                    assert await lineage.outcome(handle.id) == policy.value
 
     asyncio.run(main())
 
