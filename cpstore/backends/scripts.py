@@ -6,7 +6,9 @@ import contextlib
 import functools
 import sqlite3
 from hashlib import sha256
+from importlib import import_module
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -28,7 +30,9 @@ class Script:
 
 def load(dialect: str) -> list[Script]:
     """Return the scripts of a dialect in order."""
-    folder = files("cpstore.migrations") / dialect
+    # Where the package is a folder, as nearly always, its path spares two milliseconds of imports (zipfile among them).
+    path = Path(import_module("cpstore.migrations").__path__[0]) / dialect
+    folder = path if path.is_dir() else files("cpstore.migrations") / dialect
     found = sorted((item.name, item.read_bytes()) for item in folder.iterdir() if item.name.endswith(".sql"))
     return [Script(name, data.decode(), sha256(data).hexdigest()) for name, data in found]
 
