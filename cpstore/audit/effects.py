@@ -14,6 +14,7 @@ from cpstore.model.restore import Acknowledgement
 from cpstore.rules.effects import check_next
 from cpstore.rules.restore import readable
 from cpstore.snapshot.values import canonical, decode
+from cpstore.streams import look
 
 if TYPE_CHECKING:
     from cpstore.audit.report import Findings
@@ -76,11 +77,7 @@ class Families:
             before = None if target is None or target.seq == 1 else tx.entry(number, target.seq - 1)
             problem = "the revision that it restores is not there as it was cited"
             if target is not None and self._journal.digest(target, link_of(before)).hex() == said.get("entry"):
-                seen = (
-                    (target.detail or {}).get("restore", {}).get("watermark")
-                    if target.kind is Kind.RESTORE
-                    else target.seq
-                )
+                seen = look.watermark(target)
                 problem = "" if target.state == restore.state else "its state is not that of the revision it restores"
                 wanted = seen if readable(seen, restore.seq - 1) else 0
                 same = wanted == said.get("watermark")

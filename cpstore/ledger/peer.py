@@ -14,6 +14,7 @@ from cpstore.model.names import check_count
 from cpstore.rules import ledger as rules
 from cpstore.rules import revisions
 from cpstore.snapshot import values
+from cpstore.streams import look
 from cpstore.streams.act import Plan, carry_out
 from cpstore.streams.board import Board, value_digest
 
@@ -278,10 +279,9 @@ class Peer:
         if found is None:
             raise NotFoundError(f"lineage {self._lineage.id!r} does not exist any more")
         number, last = found
-        if last.epoch:
-            since = last if last.seq == last.epoch else reading.entry(number, last.epoch)
-            seen = self._lineage.seen
-            revisions.check_epoch(self._lineage.id, seen=seen, since=since.revision, head=last.revision)
+        since = look.voided(reading, number, last)
+        if since:
+            revisions.check_epoch(self._lineage.id, seen=self._lineage.seen, since=since, head=last.revision)
 
     def _number(self, reading: Reading) -> int:
         found = reading.tx.stream(self._desk.opened.stream)

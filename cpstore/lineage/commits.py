@@ -61,15 +61,20 @@ class Commit:
             return Plan(locked=True)  # what its ledgers hold is looked at and changed in one transaction
         held = glossary_rules.in_force(line.held(reading), request.step)
         change = self._advance(reading, held)
-        detail: dict[str, Any] = {}
+        detail = self._detail(held, change)
+        if joined(opened.last):
+            return self._told(reading, change, detail)
+        return Plan((self._step(self._add, detail, term=change is not None),))
+
+    def _detail(self, held: Glossary, change: Change | None) -> dict[str, Any]:
+        """Return what the entry says of the glossary, which becomes the one ``_after`` it, and of its key."""
+        request, detail = self._request, dict[str, Any]()
         if change is not None:
             self._after = glossary_rules.apply(held, change, request.step)
             detail["glossary"] = change.to_value()
         if request.key is not None:
             detail["key"] = {"name": request.key, "request": self._asked.digest()}
-        if joined(opened.last):
-            return self._told(reading, change, detail)
-        return Plan((self._step(self._add, detail, term=change is not None),))
+        return detail
 
     def _ready(self, reading: Reading) -> bool:
         """Check that the request follows the head; False if it has landed before."""

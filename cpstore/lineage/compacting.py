@@ -86,7 +86,7 @@ class Compact(Commit):
         return super()._ready(reading)
 
     def _decide(self, reading: Reading) -> Plan:
-        line, opened, request = self._line, self._line.opened, self._request
+        line, opened = self._line, self._line.opened
         self._after = None
         if not self._ready(reading):
             return Plan()
@@ -96,15 +96,10 @@ class Compact(Commit):
         change = self._advance(reading, held)
         if change is None and opened.last.term:
             change = Change((), (), (), held.digest.hex())
-        detail: dict[str, Any] = {}
-        if change is not None:
-            self._after = glossary_rules.apply(held, change, request.step)
-            detail["glossary"] = change.to_value()
+        detail = self._detail(held, change)
         found = telling.boards(reading, opened.last)
         record, kept = self._record(reading, opened.last, self._after or held, found)
         detail["compaction"] = record.to_value()
-        if request.key is not None:
-            detail["key"] = {"name": request.key, "request": self._asked.digest()}
         if joined(opened.last):
             detail["ledgers"] = acked(reading, opened.last, line.namespace, member_id("", line.id))
         steps = [self._step(self._add, detail, term=change is not None, epoch=True)]

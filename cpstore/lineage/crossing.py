@@ -18,14 +18,6 @@ ALL = (1 << 32) - 1
 """A seq that no stream has reached."""
 
 
-def watermark(entry: Entry) -> object:
-    """Return how much of the effect history a revision has seen: its own seq; of a restored one, its target's."""
-    if entry.kind is not Kind.RESTORE:
-        return entry.seq
-    restore: Any = (entry.detail or {}).get("restore")
-    return restore.get("watermark") if isinstance(restore, dict) else None
-
-
 def family(reading: Reading, opened: OpenStream) -> tuple[int, str]:
     """Return number and name of the first lineage of a family, as the signed entries of its forks have it.
 
@@ -65,7 +57,7 @@ def intervals(reading: Reading, opened: OpenStream) -> list[tuple[int, int, int]
     while True:
         for epoch in look.epochs(reading, number, entry):
             if epoch.kind is Kind.RESTORE:
-                seen = watermark(epoch)
+                seen = look.watermark(epoch)
                 since = seen if type(seen) is int else 0
                 found += _crossed(reading, number, since, epoch)
         above = reading.tx.kin(number)
@@ -73,7 +65,7 @@ def intervals(reading: Reading, opened: OpenStream) -> list[tuple[int, int, int]
             return found
         first = reading.entry(number, 1)
         number, entry = above.parent, _cited(reading, above.parent, first)
-        seen = watermark(entry)
+        seen = look.watermark(entry)
         before = (first.detail or {}).get("crossed")
         if type(before) is int and type(seen) is int:
             found.append((number, seen, before))
@@ -100,7 +92,7 @@ def streams(reading: Reading, number: int, entry: Entry, last: Entry) -> list[tu
 
     Raises nothing for a watermark that cannot be read: the caller asks ``readable`` first.
     """
-    seen = watermark(entry)
+    seen = look.watermark(entry)
     since = seen if type(seen) is int and readable(seen, last.seq) else 0
     target = entry if since == entry.seq else reading.tx.entry(number, since)
     leaf = -1 if target is None else target.leaf

@@ -100,7 +100,5 @@ class Line:
         last, number = self.opened.last, self.opened.number
         if last is None or number is None:
             raise NotFoundError(f"lineage {self.id!r} does not exist yet; commit to it first")
-        since = 0
-        if last.epoch:
-            since = (last if last.seq == last.epoch else reading.entry(number, last.epoch)).revision
+        since = look.voided(reading, number, last)
         revisions.check_epoch(self.id, seen=self.seen, since=since, head=last.revision)

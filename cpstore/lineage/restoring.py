@@ -44,7 +44,7 @@ def facts(line: Line, reading: Reading, number: int, entry: Entry, last: Entry, 
     counts: dict[int, int] = {}
     unsettled: dict[bytes, Any] = {}
     unasked: dict[bytes, Any] = {}
-    seen = crossing.watermark(entry)
+    seen = look.watermark(entry)
     for stream, since, upto in crossing.streams(reading, number, entry, last):
         for kind, count in tx.crossed(stream, since, upto).items():
             counts[kind] = counts.get(kind, 0) + count
@@ -74,7 +74,9 @@ def plan(line: Line, reading: Reading, revision: int, *, fork: bool = False) -> 
     found = facts(line, reading, number, entry, last, fork=fork)
     judgement = rules.judge(found)
     then, now = look.glossary_at(reading, number, entry), look.glossary_at(reading, number, last)
-    alternatives = _alternatives(line, reading, number, entry, last) if judgement.verdict is not Verdict.CLEARED else ()
+    alternatives = (
+        () if judgement.verdict is Verdict.CLEARED else _alternatives(line, reading, number, entry, last, fork=fork)
+    )
     answered = RestorePlan(
         lineage=line.id,
         revision=entry.revision,
@@ -103,11 +105,13 @@ def refuse(line: Line, plan: RestorePlan, judgement: Judgement, acknowledge: Ack
         raise UnsafeRollbackError(line.id, plan.revision, (*plan.reasons, *said), plan.alternatives, plan)
 
 
-def _alternatives(line: Line, reading: Reading, number: int, entry: Entry, last: Entry) -> tuple[str, ...]:
+def _alternatives(
+    line: Line, reading: Reading, number: int, entry: Entry, last: Entry, *, fork: bool
+) -> tuple[str, ...]:
     """Name what can be done instead: settle, or go back less far."""
     for revision in range(entry.revision + 1, min(last.revision, entry.revision + ALTERNATIVES)):
         _, _, other = look.find(reading, line.stream, revision)
-        if rules.judge(facts(line, reading, number, other, last, fork=False)).verdict is Verdict.CLEARED:
+        if rules.judge(facts(line, reading, number, other, last, fork=fork)).verdict is Verdict.CLEARED:
             return (f"revision {revision} is the nearest one that is cleared",)
     return (f"go on from the head, revision {last.revision}",)
 

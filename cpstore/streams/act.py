@@ -47,12 +47,10 @@ class Step:
 class Plan:
     """What a decision asks for: no steps where nothing has to be written.
 
-    ``holds(tx)`` looks under the lock whether what the decision relied on beside its stream still stands. ``locked``:
-    the decision can only be made under the lock (``reading.lent``); it is asked again there.
+    ``locked``: the decision can only be made under the lock (``reading.lent``); it is asked again there.
     """
 
     steps: tuple[Step, ...] = ()
-    holds: Callable[[Writer], bool] | None = None
     locked: bool = False
 
 
@@ -125,8 +123,7 @@ class _Act:
         """Write what was made, after it was made again if it no longer fits."""
         with self.journal.backend.write(durable=durable) as tx:
             position = tx.position(self.opened.number)
-            fits = self.made and not self._moved(tx, position) and (self.plan.holds is None or self.plan.holds(tx))
-            if not fits:
+            if not self.made or self._moved(tx, position):
                 self._again(tx, position)
             log = self.journal.log(position)
             landed = [self._append(tx, *one, log) for one in self.made]

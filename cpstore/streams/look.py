@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from cpstore.errors import CorruptError, NotFoundError
 from cpstore.model.checkpoint import Checkpoint
-from cpstore.model.entry import EPOCHS, link_of
+from cpstore.model.entry import EPOCHS, Kind, link_of
 from cpstore.model.fork import Citation
 from cpstore.model.glossary import Change, Glossary, Reread
 from cpstore.rules.glossary import apply, describe, in_force, inherit, moved
@@ -174,3 +174,18 @@ def epochs(reading: Reading, number: int, entry: Entry) -> Iterator[Entry]:
         if found.kind not in EPOCHS or type(before) is not int or before >= seq:
             raise CorruptError(f"{entry.stream}: entry {seq} is said to restore or compact, but does not; run verify")
         seq = before
+
+
+def watermark(entry: Entry) -> object:
+    """Return how much of the effect history a revision has seen: its own seq; of a restored one, its target's."""
+    if entry.kind is not Kind.RESTORE:
+        return entry.seq
+    restore: Any = (entry.detail or {}).get("restore")
+    return restore.get("watermark") if isinstance(restore, dict) else None
+
+
+def voided(reading: Reading, number: int, last: Entry) -> int:
+    """Return the revision that a lineage's newest restore or compaction made, 0 if there is none."""
+    if not last.epoch:
+        return 0
+    return (last if last.seq == last.epoch else reading.entry(number, last.epoch)).revision
